@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOOK = 0.5
 """Seconds between two looks for turns that nobody executes."""
+LOST = 5.0
+"""Seconds after which a turn of this worker that it does not execute was lost on its way."""
 SETTINGS_AGE = 5.0
 """Seconds after which a worker reads the settings of a queue again."""
 AT_ONCE = 0.001
@@ -200,7 +202,7 @@ class DbosWorker:
     async def _look_after_turns(self, locks: Locks) -> None:
         """Gives turns back to their queues whose worker is dead, or that were lost on their way to this one,
         until it is cancelled."""
-        lost: set[str] = set()
+        lost: dict[str, float] = {}
         while True:
             try:
                 begun = await self._begun()
@@ -220,16 +222,19 @@ class DbosWorker:
             )
         )
 
-    async def _give_back_lost(self, begun: list[WorkflowStatus], before: set[str]) -> set[str]:
-        """Gives turns back that are this worker's, were `before`, and are not executed: the database took
-        note of it and the answer was lost, or the end could not be recorded. Returns those that are new."""
-        lost = [
-            turn
+    async def _give_back_lost(self, begun: list[WorkflowStatus], since: dict[str, float]) -> dict[str, float]:
+        """Gives turns back that are this worker's and that it has not executed for some time: the database
+        took note of it and the answer was lost, or the end could not be recorded. Returns since when each is
+        known that is left."""
+        now = time.monotonic()
+        known = {
+            turn.workflow_id: since.get(turn.workflow_id, now)
             for turn in begun
             if turn.executor_id == self._worker.id and turn.workflow_id not in self._in_hand
-        ]
-        await self._give_back([turn for turn in lost if turn.workflow_id in before])
-        return {turn.workflow_id for turn in lost} - before
+        }
+        lost = {id for id, first in known.items() if now - first >= LOST}
+        await self._give_back([turn for turn in begun if turn.workflow_id in lost])
+        return {id: first for id, first in known.items() if id not in lost}
 
     async def _give_back(self, turns: list[WorkflowStatus]) -> None:
         for queue in {turn.queue_name for turn in turns}:

@@ -15,7 +15,9 @@ from collections.abc import Awaitable, Callable, Collection
 from spindle.errors import StoreError
 
 GAP = 0.02
-"""Seconds between two looks of a worker, and between two rings of a process."""
+"""Seconds between two looks of a worker."""
+RING_GAP = 0.1
+"""Seconds between two rings of a process: it costs a transaction."""
 QUIET = 0.5
 """Seconds after which a worker looks that has heard nothing."""
 DEAF = 0.2
@@ -77,7 +79,7 @@ class Bell:
     async def _all(self) -> None:
         while self._queues:
             await self._once()
-            await asyncio.sleep(GAP)
+            await asyncio.sleep(RING_GAP)
 
     async def _once(self) -> None:
         queues = frozenset(self._queues)

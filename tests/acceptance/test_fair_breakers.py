@@ -129,7 +129,7 @@ async def test_calls_wait_for_a_session_within_their_time_and_a_full_source_is_n
             for who in ("ben", "cleo", "ben", "cleo")
         ]
         async with asyncio.timeout(60):
-            while len(app.catalog.connections._lines.get("s", ())) < 4:
+            while len(app.catalog.connections.lines.get("s", ())) < 4:
                 await asyncio.sleep(0.001)
         holding.cancel()
         found = [result.text for result in await asyncio.gather(*waiting)]

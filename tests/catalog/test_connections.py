@@ -162,7 +162,7 @@ async def test_calls_that_wait_for_room_go_in_turn_and_share_what_is_opened_for_
             tasks = []
             for number, who in enumerate("bbcb", 1):
                 tasks.append(asyncio.create_task(use(who)))
-                while len(connections._lines.get("s", ())) < number:
+                while len(connections.lines.get("s", ())) < number:
                     await asyncio.sleep(0)
         while len(went) < 3:
             await asyncio.sleep(0)
@@ -172,7 +172,7 @@ async def test_calls_that_wait_for_room_go_in_turn_and_share_what_is_opened_for_
         await asyncio.gather(*tasks)
         assert went == ["b", "b", "b", "c"]
         assert len(source.opened) == 3
-        assert not connections._lines
+        assert not connections.lines
 
 
 async def test_who_waits_for_room_is_told_when_all_is_closed() -> None:
@@ -191,7 +191,7 @@ async def test_who_waits_for_room_is_told_when_all_is_closed() -> None:
         holding = asyncio.create_task(hold())
         await waiting.wait()
         asking = asyncio.create_task(wait())
-        while not connections._lines:
+        while not connections.lines:
             await asyncio.sleep(0)
         await connections.close()
         outcomes = await asyncio.gather(holding, asking, return_exceptions=True)
@@ -211,13 +211,13 @@ async def test_who_stops_waiting_for_room_leaves_the_line_to_the_next() -> None:
             tasks = []
             for number, who in enumerate("bc", 1):
                 tasks.append(asyncio.create_task(use(who)))
-                while len(connections._lines.get("s", ())) < number:
+                while len(connections.lines.get("s", ())) < number:
                     await asyncio.sleep(0)
             tasks[0].cancel()
             await asyncio.wait(tasks[:1])
         await tasks[1]
         assert served == ["c"]
-        assert not connections._lines
+        assert not connections.lines
 
 
 async def test_a_session_on_which_nothing_was_sent_ends_with_its_last_user() -> None:

@@ -425,7 +425,7 @@ KNOWN: dict[str, str] = {
         catalog.connections.Connections._shared
         catalog.sources.SourceSet._classes catalog.sources.SourceSet._configs catalog.sources.SourceSet._made
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
-        catalog.sources.SourceSet._elsewhere
+        catalog.sources.SourceSet.elsewhere
         auth.secrets.Secrets._declared auth.secrets.Secrets._environ
         serving.reload.Live._late http.origins.CredentialOrigins._origins
     """,
@@ -462,7 +462,7 @@ KNOWN: dict[str, str] = {
     "one entry for each request, call or task that runs, taken out when it ends": """
         auth.oauth.single_flight.Flights._tasks auth.oauth.single_flight.SharedLocks._local
         catalog.catalog.Catalog._closing catalog.connection.Connection.uses
-        catalog.connections.Connections._lines
+        catalog.connections.Connections.lines
         console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks

@@ -112,7 +112,7 @@ class Catalog:
         tool = self._known.get(name)
         if tool is None or not self.stored_version.is_still(self._version):
             return None
-        return tool if self.sources.local_signature(tool.source) is None else None
+        return tool if tool.source in self.sources.elsewhere else None
 
     async def look_again(self) -> None:
         """Take note of what other processes changed, and of edits to definitions on this machine."""

@@ -106,7 +106,8 @@ class Connection:
         return await asyncio.shield(self._ready)
 
     def release(self) -> None:
-        """Counts one user less. The last one starts the idle timer, or ends a connection that was retired."""
+        """Counts one user less. The last one starts the idle timer, or ends one that was retired; its
+        place may go to another then, who is to be told."""
         self.users -= 1
         self.last_used = time.monotonic()
         if self.users > 0:
@@ -115,7 +116,6 @@ class Connection:
             self.stop()
         elif self._idle_timer is None and self.usable:
             self._wait_until_idle(self._config.idle_timeout)
-        self._on_free()
 
     def _wait_until_idle(self, seconds: float) -> None:
         self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)

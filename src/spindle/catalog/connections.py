@@ -98,6 +98,7 @@ class SessionUse:
             session = await connection.session()
         except BaseException as error:
             connection.release()
+            self._connections.tell_line(connection.name)
             if isinstance(error, SpindleError):
                 raise error.about(source=connection.name) from None
             raise
@@ -131,6 +132,8 @@ class SessionUse:
             # It no longer takes requests; whoever tries again needs another one at once.
             self._connection.retire()
         self._connection.release()
+        if self._connections.lines:
+            self._connections.tell_line(self._connection.name)
         if self._interrupted:
             # As asyncio.timeout does: only who was cancelled by nobody else goes on, with our error.
             only_by_us = self.task.uncancel() <= self._cancelling
@@ -160,7 +163,7 @@ class Connections:
         """By source, the session that shows every caller's own credential."""
         self._alive: set[Connection] = set()
         """Also those that no longer take calls but are not over yet."""
-        self._lines: dict[str, deque[asyncio.Event]] = {}
+        self.lines: dict[str, deque[asyncio.Event]] = {}
         """By source, those who wait for room, the first first. Each is told when there is news."""
         self._superseded: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_SUPERSEDED)
         """The credentials that others took the place of."""
@@ -208,7 +211,7 @@ class Connections:
     def at_once(self, wanted: SessionUse) -> Connection | None:
         """The connection, opened if there is room for it; None if not, or if others wait for room."""
         found = self.usable(wanted)
-        if found is None and wanted.name not in self._lines and self._make_room(wanted):
+        if found is None and wanted.name not in self.lines and self._make_room(wanted):
             found = self._make(wanted)
         if found is None:
             found = self._open.get(wanted.key)
@@ -220,7 +223,7 @@ class Connections:
     async def in_line(self, wanted: SessionUse, seconds: float | None) -> Connection:
         """The same, once there is room. Raises BusyError after `seconds`."""
         seconds = wanted.config.timeout if seconds is None else seconds
-        line = self._lines.setdefault(wanted.name, deque())
+        line = self.lines.setdefault(wanted.name, deque())
         news = asyncio.Event()
         line.append(news)
         try:
@@ -246,8 +249,8 @@ class Connections:
         finally:
             line.remove(news)
             if not line:
-                del self._lines[wanted.name]
-            self._tell_line(wanted.name)
+                del self.lines[wanted.name]
+            self.tell_line(wanted.name)
 
     def usable(self, wanted: SessionUse) -> Connection | None:
         """The connection that serves it, if there is one that takes calls."""
@@ -285,7 +288,7 @@ class Connections:
         name, key = wanted.name, wanted.key
         connection = Connection(
             name, wanted.source, wanted.config, wanted.credential, lambda: self._on_change(name),
-            self._became_ready, partial(self._tell_line, name), self._workspace, self._before_open,
+            self._became_ready, partial(self.tell_line, name), self._workspace, self._before_open,
         )  # fmt: skip
         connection.key = key
         if key[:2] in self._superseded:
@@ -300,15 +303,15 @@ class Connections:
         connection.task.add_done_callback(lambda _task: self._ended(connection))
         return connection
 
-    def _tell_line(self, name: str) -> None:
+    def tell_line(self, name: str) -> None:
         """Has those look again who wait for room."""
-        for news in self._lines.get(name, ()):
+        for news in self.lines.get(name, ()):
             news.set()
 
     def _became_ready(self, connection: Connection, session: Session) -> None:
         if session.per_call_credentials:
             self._shared[connection.name] = connection
-            self._tell_line(connection.name)
+            self.tell_line(connection.name)
         elif session.is_stateless and connection.key[2]:
             # It was opened for one holder before it was known that it can serve all.
             everybodys = (*connection.key[:2], "")
@@ -335,7 +338,7 @@ class Connections:
         self._forget(connection)
         if self._shared.get(connection.name) is connection:
             del self._shared[connection.name]
-        self._tell_line(connection.name)
+        self.tell_line(connection.name)
 
     def supersede(self, name: str, before: str | None, now: str) -> None:
         """Another credential took the place of one, both given by their keys: the session of the one before
@@ -372,8 +375,8 @@ class Connections:
     async def close(self) -> None:
         """Closes every session and ends the calls that use them. Nothing is left running."""
         self._closed = True
-        for name in list(self._lines):
-            self._tell_line(name)
+        for name in list(self.lines):
+            self.tell_line(name)
         await self._stop(list(self._alive))
 
     async def _stop(self, connections: list[Connection]) -> None:

@@ -39,7 +39,8 @@ class SourceSet:
         """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source[Any]] | None] = {}
-        self._elsewhere: set[str] = set()
+        self.elsewhere: set[str] = set()
+        """Those whose definitions are not on this machine, as far as their kinds have been looked at."""
         """Those whose tools are never defined on this machine."""
         self.notices: list[SourceNotice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
@@ -195,7 +196,7 @@ class SourceSet:
 
     def local_signature(self, name: str) -> str | None:
         """The part of the signature that a source with a definition on this machine gives."""
-        if name in self._elsewhere:
+        if name in self.elsewhere:
             return None
         cls = self._class(name)
         return cls.signature(self._tables[name], self._settings.root) if cls is not None else None
@@ -204,8 +205,8 @@ class SourceSet:
         # Kept, because finding the class of a plugin looks through all installed packages.
         if name not in self._classes:
             found = self._classes[name] = source_class(self.kind(name))
-            if found is not None and found.signature is Source.signature:
-                self._elsewhere.add(name)
+            if found is None or found.signature is Source.signature:
+                self.elsewhere.add(name)
         return self._classes[name]
 
     def _require(self, name: str) -> None:

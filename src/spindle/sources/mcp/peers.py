@@ -116,7 +116,8 @@ class Serving:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del self._running[self.call.key]
-        self._peers.ended(self)
+        if self._peers.undecided or self._peers.asking:
+            self._peers.ended(self)
         if self._left is not None:
             self._left.set()
         self._has_ended = True
@@ -204,7 +205,7 @@ class Peers:
         """The questions of such calls that wait for an answer."""
         self._unclear = 0
         """The questions of calls that cannot be told apart, since one ran alone."""
-        self._undecided: dict[asyncio.Event, set[Serving]] = {}
+        self.undecided: dict[asyncio.Event, set[Serving]] = {}
         """Of each question that waits until it is clear who asks, the calls that may have."""
         self.list_roots: ListRoots | None = None
         """Asks the client whose session it is for its roots, when none of its calls runs. Set once those have
@@ -223,10 +224,10 @@ class Peers:
 
     def ended(self, serving: Serving) -> None:
         """A call has ended: what waits to know who asks may know it now."""
-        for news, candidates in self._undecided.items():
+        for news, candidates in self.undecided.items():
             candidates.discard(serving)
             news.set()
-        if self.asking and serving.was_alone and not serving.has_asked and serving.call.tool in self.asking:
+        if serving.was_alone and not serving.has_asked and serving.call.tool in self.asking:
             self.asking.was_quiet(serving.call.tool)
 
     def current(self) -> Serving | None:
@@ -266,10 +267,10 @@ class Peers:
         if self._of_one_program() is not None:
             return None
         news = asyncio.Event()
-        self._undecided[news] = candidates
+        self.undecided[news] = candidates
         try:
             while len(candidates) > 1:
-                if len(self._undecided) >= len(candidates):
+                if len(self.undecided) >= len(candidates):
                     # All of them ask.
                     if all(only_pauses(item.call, method) for item in candidates):
                         await self._made_again_alone(candidates)
@@ -280,7 +281,7 @@ class Peers:
                 await news.wait()
                 news.clear()
         finally:
-            del self._undecided[news]
+            del self.undecided[news]
         if not candidates:
             raise CallEndedError
         return candidates.pop()

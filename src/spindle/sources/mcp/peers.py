@@ -195,8 +195,7 @@ class Peers:
     def __init__(self, name: str) -> None:
         self._name = name
         self._running: dict[str, Serving] = {}
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """The loop of the session, which is not asked for with each call then."""
+        self.loop: asyncio.AbstractEventLoop | None = None  # the session's, so that no call asks for it
         self.asking = AskingTools()
         """The tools of the source that ask something. Set by the source, for all its sessions."""
         self.runs_alone: Callable[[Call], bool] = lambda _: False

@@ -474,6 +474,10 @@ KNOWN: dict[str, str] = {
         serving.running.RunningRequests.* calls.limits.Limit._held
         serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
     """,
+    "one entry for each trigger of the settings, of which there are 1,000 at most": """
+        serving.hooks.Webhooks._triggers
+    """,
+    "LOOKED_AT, or the files of a folder": "serving.file_drops.FileDrops._seen",
     "a limit where it is filled, which is tested above": """
         calls.breaker._Breaker._suspicions calls.queues.FairQueue._lines calls.rates.RateLimiter._whole_at
         calls.validate.Validation._compiled

@@ -237,6 +237,7 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
         file.execute("DROP TABLE search_words")
         file.execute("DROP TABLE pins")
         file.execute("DROP TABLE schedules")
+        file.execute("DROP TABLE triggers")
         for table in ("audit", "access_entries", "quota_use", "quota_holds"):
             file.execute(f"DROP TABLE {table}")
         file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version')")
@@ -262,7 +263,7 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             f"""
             SET LOCAL search_path TO {schema};
             DROP TABLE search_words;
-            DROP TABLE pins, audit, access_entries, quota_use, quota_holds, schedules;
+            DROP TABLE pins, audit, access_entries, quota_use, quota_holds, schedules, triggers;
             DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version');
             DROP FUNCTION keep_audit;
             DROP INDEX secrets_by_source;

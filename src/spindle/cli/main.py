@@ -57,6 +57,7 @@ SECTIONS: Sections = {
         "runs": ("runs", "runs", "List, cancel and retry runs."),
         "trace": ("trace", "trace", "Show one run, node by node."),
         "schedule": ("schedule", "schedule", "Submit flows at times."),
+        "triggers": ("triggers", "triggers", "List what starts flows, and how it stands."),
     },
     "Share": {
         "worker": ("worker", "worker", "Execute submitted runs."),

@@ -273,10 +273,12 @@ async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") ->
     from spindle.serving.measured import measuring
     from spindle.serving.pruning import pruned_meanwhile
     from spindle.serving.shared_access import sharing
+    from spindle.serving.triggers import or_owner, triggers_of
     from spindle.serving.waiting import continued_meanwhile
 
-    async with cli.open(visible=access.shows, for_others=True) as app:
+    async with cli.open(visible=or_owner(access.shows), for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
+        triggers_of(app)  # raises for a mistake in them
         note = cli.output.note
         async with (
             audited(app, access, door, note),

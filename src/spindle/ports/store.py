@@ -15,6 +15,7 @@ from spindle.ports.run_store import Claim as Claim
 from spindle.ports.run_store import RunStore, TraceStore
 from spindle.ports.schedule_store import ScheduleStore
 from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
+from spindle.ports.trigger_store import TriggerStore
 
 
 class _Done:
@@ -342,6 +343,7 @@ class Store(
     CacheStore,
     RunStore,
     ScheduleStore,
+    TriggerStore,
     TraceStore,
     SecretStore,
     LeaseStore,

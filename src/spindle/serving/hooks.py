@@ -1,7 +1,8 @@
-"""The addresses of webhooks for which runs wait: `POST /hooks/TOKEN`.
+"""The addresses of webhooks: `POST /hooks/TOKEN`, for which a run waits, and `POST /hooks/NAME` of a trigger.
 
-Whoever knows the address may call it, once: it is unguessable, and no token is asked for. The body is data,
-within bounds, and must fit the schema that the run gave; one that does not fit leaves the run waiting.
+Whoever knows the address for which a run waits may call it, once: it is unguessable, and no token is asked
+for. The body is data, within bounds, and must fit the schema that the run gave; one that does not fit leaves
+the run waiting. Calls for a trigger are signed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from spindle.errors import ClientError, ConfigurationError, NotFoundError, Spind
 from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
 from spindle.serving.problems import of_error, problem, respond
+from spindle.serving.triggers import Trigger, triggers_of
+from spindle.sources.events.cloudevents import decoded
+from spindle.sources.events.links.signature import problem as signature_problem
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -26,8 +30,10 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from spindle.app import Spindle
+    from spindle.domain.trigger import TriggerConfig
     from spindle.runs.outcomes import OpenPause
     from spindle.serving.access import ServingAccess
+    from spindle.settings import Settings
 
 logger = logging.getLogger("spindle")
 
@@ -45,6 +51,9 @@ class Webhooks:
         self._spindle = spindle
         self._access = access
         self._at_work: set[asyncio.Task[Any]] = set()
+        self._triggers: dict[str, TriggerConfig] = {}
+        self._read: Settings | None = None
+        """The settings of which the triggers are known."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -58,14 +67,17 @@ class Webhooks:
     async def _take(self, request: Request) -> Response:
         if request.method != "POST":
             return respond(problem(405, "client", "a webhook is called by POST"), {"Allow": "POST"})
-        pause = await self._waiting(request.scope["path"].removeprefix(HOOK_PATH))
+        name = request.scope["path"].removeprefix(HOOK_PATH)
+        trigger = self._trigger(name)
+        if trigger is not None:
+            return await self._start(trigger, request)
+        pause = await self._waiting(name)
         if pause is None:
             message = "no run waits here: it was called before, its time is over, or it does not wait yet"
             return respond({**problem(404, "not_found", message), "retry_after": EARLY})
         body = await self._body(request)
         if body is None:
-            limit = self._limit()
-            return respond(problem(413, "invalid_arguments", f"the body is larger than {limit} bytes"))
+            return self._too_large()
         try:
             value = _value(body, request.headers.get("content-type", ""))
         except (ConfigurationError, ValueError) as error:
@@ -77,6 +89,34 @@ class Webhooks:
         if going_on is not None:
             self._continue(going_on)
         return Response(to_json({"accepted": True}), 202, media_type="application/json")
+
+    def _trigger(self, name: str) -> Trigger | None:
+        """Returns the trigger of this name that webhooks fire."""
+        settings = self._spindle.settings
+        if self._read is not settings:
+            self._triggers, self._read = triggers_of(self._spindle), settings
+        config = self._triggers.get(name)
+        if config is None or config.kind != "webhook":
+            return None
+        return Trigger(self._spindle, name, config, logger.warning)
+
+    async def _start(self, trigger: Trigger, request: Request) -> Response:
+        """Starts the flow of a trigger, if the call is signed and was not made before."""
+        assert trigger.config.secret is not None
+        body = await self._body(request)
+        if body is None:
+            return self._too_large()
+        headers = dict(request.headers)
+        wrong = signature_problem(trigger.config.secret.get_secret_value(), headers, body)
+        id = headers.get("webhook-id", "")
+        if wrong is not None or len(id) > MAX_TOKEN:
+            return respond(problem(401, "auth", wrong or "its id is too long"))
+        event = decoded(body, headers, trigger.name).to_dict()
+        run = await trigger.fire({**event, "id": id})
+        return Response(to_json({"accepted": True, "run": run.id}), 202, media_type="application/json")
+
+    def _too_large(self) -> Response:
+        return respond(problem(413, "invalid_arguments", f"the body is larger than {self._limit()} bytes"))
 
     async def _waiting(self, token: str) -> OpenPause | None:
         if not token or len(token) > MAX_TOKEN or not token.isalnum():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.errors import SpindleError
 from spindle.ports.engine import EngineWorker
+from spindle.serving.trigger_listeners import triggered_meanwhile
 from spindle.serving.waiting import continued_meanwhile
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ async def work(
         on_ready,
         lambda: submissions.takes_turns,
     )
-    async with continued_meanwhile(app, note):
+    async with continued_meanwhile(app, note), triggered_meanwhile(app, note):
         working = asyncio.create_task(submissions.engine.work(worker), name="worker")
         tasks = [
             working,

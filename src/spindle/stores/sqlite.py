@@ -60,6 +60,7 @@ from spindle.stores.sql_tools import (
     pins_from,
     source_row,
 )
+from spindle.stores.sql_triggers import SqlTriggers
 from spindle.stores.sqlite_at_once import WritesAtOnce
 from spindle.stores.sqlite_calls import CallRows
 from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
@@ -71,7 +72,9 @@ from spindle.stores.worker import Worker, as_store_error
 BUSY_TIMEOUT = 15.0
 
 
-class SqliteStore(SqliteRuns, SqliteRetention, SqlSchedules, SqlSecrets, SqliteServing, SqlCalls, SqlTools):
+class SqliteStore(
+    SqliteRuns, SqliteRetention, SqlSchedules, SqlTriggers, SqlSecrets, SqliteServing, SqlCalls, SqlTools
+):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
     one by which leases end, `wall` that of schedules; all who open a file must share them."""
 

@@ -47,11 +47,19 @@ class _ListeningPlace:
 
 @dataclass(slots=True)
 class Listening:
-    """The events that arrive. `silent` says which channels cannot be heard, and why."""
+    """The events that arrive: `events`, or `incoming` for a reader that settles each itself when it is done
+    with it. `silent` says which channels cannot be heard, and why."""
 
-    events: AsyncIterator[Event]
+    incoming: AsyncIterator[Incoming]
     places: list[str] = field(default_factory=list[str])
     silent: list[str] = field(default_factory=list[str])
+
+    @property
+    async def events(self) -> AsyncIterator[Event]:
+        async for item in self.incoming:
+            if item.settle is not None:
+                await item.settle(True)
+            yield item.event
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +68,7 @@ async def listen(
 ) -> AsyncGenerator[Listening]:
     """Listens to all channels that may match; entered once every server has confirmed. The events end with
     an error when a server is lost."""
-    found: asyncio.Queue[Event | SpindleError] = asyncio.Queue(maxsize=1000)
+    found: asyncio.Queue[Incoming | SpindleError] = asyncio.Queue(maxsize=1000)
     listening = Listening(_each(found))
     async with contextlib.AsyncExitStack() as stack:
         forwards: list[AsyncIterator[Incoming]] = []
@@ -136,20 +144,19 @@ def _may_fit(pattern: str, operation: EventOperation) -> bool:
 
 
 async def _forward(
-    incoming: AsyncIterator[Incoming], pattern: str, found: asyncio.Queue[Event | SpindleError]
+    incoming: AsyncIterator[Incoming], pattern: str, found: asyncio.Queue[Incoming | SpindleError]
 ) -> None:
     try:
         async for item in incoming:
-            fits = matches(pattern, item.event)
-            if fits:
-                await found.put(item.event)
-            if item.settle is not None:
-                await item.settle(fits)
+            if matches(pattern, item.event):
+                await found.put(item)
+            elif item.settle is not None:
+                await item.settle(False)
     except SpindleError as error:
         await found.put(error)
 
 
-async def _each(found: asyncio.Queue[Event | SpindleError]) -> AsyncIterator[Event]:
+async def _each(found: asyncio.Queue[Incoming | SpindleError]) -> AsyncIterator[Incoming]:
     while True:
         item = await found.get()
         if isinstance(item, SpindleError):

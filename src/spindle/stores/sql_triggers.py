@@ -1,0 +1,47 @@
+"""The state of triggers, as every store of ours keeps it."""
+
+from __future__ import annotations
+
+from spindle.domain.json_schema import to_json
+from spindle.domain.trigger import TriggerState
+from spindle.stores.rows import storable
+from spindle.stores.run_rows import opened_error
+from spindle.stores.sql import SqlQueries, insert, select
+
+TRIGGER = ("name", "runs", "last_at", "last_run", "error")
+
+
+class SqlTriggers(SqlQueries):
+    """The part of the store that `TriggerStore` describes."""
+
+    async def save_trigger(self, state: TriggerState, *, happened: bool) -> None:
+        error = state.error and self._seal.seal(
+            to_json(state.error, default=str), f"trigger:{state.name}:error"
+        )
+        values = (
+            storable(state.name), int(state.last_run is not None), state.last_at, state.last_run, error,
+        )  # fmt: skip
+        await self._change(_HAPPENED if happened else _HEARD, dict(zip(TRIGGER, values, strict=True)))
+
+    async def triggers(self) -> dict[str, TriggerState]:
+        rows = await self._rows(select("triggers", TRIGGER))
+        return {
+            name: TriggerState(
+                name, runs, last_at, last_run,
+                None if error is None else opened_error(error, f"trigger:{name}:error", self._seal),
+            )
+            for name, runs, last_at, last_run, error in rows
+        }  # fmt: skip
+
+
+_INSERT = insert("triggers", TRIGGER).replace(".triggers", ".triggers AS known")
+_HAPPENED = f"""
+    {_INSERT}
+    ON CONFLICT (name) DO UPDATE SET runs = known.runs + excluded.runs,
+        last_at = excluded.last_at, last_run = COALESCE(excluded.last_run, known.last_run),
+        error = excluded.error
+"""
+_HEARD = f"""
+    {_INSERT}
+    ON CONFLICT (name) DO UPDATE SET error = excluded.error
+"""

@@ -318,7 +318,7 @@ def attacked() -> Iterator[PostgresServer]:
 async def test_runs_outlive_workers_that_die_stand_still_and_lose_the_database(
     tmp_path: Path, attacked: PostgresServer
 ) -> None:
-    print(await attack(tmp_path, attacked, runs=60, seconds=20, is_long=False))
+    print(await attack(tmp_path, attacked, runs=50, seconds=15, is_long=False))
 
 
 @pytest.mark.soak

@@ -21,7 +21,7 @@ from spindle.calls.clock import Clock
 from spindle.serving.working import work
 
 HOUR = 3600.0
-WINDOW = 3.0
+WINDOW = 2.0
 """Seconds in which the hour passes."""
 APPROVED = """
 inputs: {item: {type: string}}

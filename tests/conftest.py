@@ -26,6 +26,7 @@ from spindle.settings import Settings
 
 if TYPE_CHECKING:
     from servers.postgres import PostgresServer
+    from servers.temporal import TemporalServer
 
 # The workspaces of tests are the tests' own. Those about trust take it back.
 os.environ["SPINDLE_TRUST"] = "1"
@@ -143,6 +144,15 @@ async def ann() -> AsyncIterator[User]:
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for each process of the tests: it is there in half a second."""
     from servers.postgres import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def temporal_server() -> Iterator[TemporalServer]:
+    """One server for each process of the tests."""
+    from servers.temporal import running_server
 
     with running_server() as server:
         yield server

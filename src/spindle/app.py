@@ -378,7 +378,7 @@ async def build(
         def engine() -> Engine:
             address = loaded.store_address(os.environ if environ is None else environ)
             place = (address, database_of(address), loaded.state_folder)
-            return open_engine(loaded.engine(environ), *place, note)
+            return open_engine(loaded.engine(environ), *place, note, root=loaded.root)
 
         runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works, engine)
         await catalog.open()

@@ -106,7 +106,7 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [str(self._programs / "postgres"), "-D", str(self.data), *options],
                 cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None, **self._as_user,
+                preexec_fn=end_with_parent if sys.platform == "linux" else None, **self._as_user,
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -174,6 +174,6 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A test run that is killed leaves no server behind."""
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGQUIT)

@@ -88,8 +88,8 @@ class Place:
         stored = {"SPINDLE_STORE": self.store} if self.store else {}
         return {**os.environ, "SPINDLE_HOME": str(self.root / "home"), **stored, **more}
 
-    def opened(self) -> Any:
-        return spindle.open(self.root, environ=self.environment())
+    def opened(self, **more: str) -> Any:
+        return spindle.open(self.root, environ=self.environment(**more))
 
     def save(self, name: str, text: str) -> None:
         (self.root / "flows" / f"{name}.json").write_text(text)

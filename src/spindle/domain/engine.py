@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from spindle.domain.run import DEFAULT_QUEUE
 from spindle.domain.section import Section
 from spindle.domain.source import RateLimit
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_HERE = ("localhost", "127.0.0.1", "[::1]")
 
 
 class QueueConfig(Section):
@@ -46,12 +48,56 @@ class QueueConfig(Section):
         return self
 
 
+class TemporalConfig(Section):
+    """The address of a Temporal server, and how this workspace is known there."""
+
+    address: str = Field(description="host and port, such as `temporal.example.com:7233`")
+    namespace: str = Field(default="default", min_length=1, max_length=255)
+    prefix: str = Field(
+        default="spindle",
+        pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$",
+        description="the beginning of the names of task queues and workflows: one for each workspace",
+    )
+    dead_after: float = Field(
+        default=1.5,
+        ge=1,
+        le=3600,
+        description="seconds without a sign of life after which others go on with the runs of a worker",
+    )
+    api_key: SecretStr | None = Field(
+        default=None, min_length=1, description="a reference to a secret, such as `${TEMPORAL_API_KEY}`"
+    )
+    tls: bool | None = Field(default=None, description="left out: with a key or a certificate")
+    ca: str | None = Field(default=None, description="a file: the authority of the server's certificate")
+    certificate: str | None = Field(default=None, description="a file: the certificate of this client")
+    key: str | None = Field(default=None, description="a file: the key of this certificate")
+
+    @property
+    def uses_tls(self) -> bool:
+        """True if the connection is encrypted."""
+        return bool(self.api_key or self.ca or self.certificate) if self.tls is None else self.tls
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        address = _ADDRESS.fullmatch(self.address)
+        if address is None:
+            raise ValueError(f"`address` {self.address!r} is not HOST:PORT, such as `localhost:7233`")
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("`certificate` and `key` belong together")
+        if not self.uses_tls and (self.ca or self.certificate):
+            raise ValueError("`ca` and `certificate` are of use with `tls` only")
+        if not self.uses_tls and self.api_key and address["host"] not in _HERE:
+            raise ValueError("`api_key` would be sent in the clear: take `tls = false` out")
+        return self
+
+
 class EngineConfig(Section):
     """The engine that executes submitted runs, and its queues."""
 
-    kind: Literal["local", "dbos"] | None = Field(
+    kind: Literal["local", "dbos", "temporal"] | None = Field(
         default=None, description="left out: `dbos` where it is installed, for runs that are submitted"
     )
+    temporal: TemporalConfig | None = None
     queues: dict[str, QueueConfig] = Field(default_factory=dict[str, QueueConfig])
 
     @field_validator("queues")
@@ -64,6 +110,22 @@ class EngineConfig(Section):
                     " letters, digits, `_` and `-`, at most 63"
                 )
         return queues
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        if self.kind != "temporal":
+            if self.temporal is not None:
+                raise ValueError('`temporal` is of use with `kind = "temporal"` only')
+            return self
+        if self.temporal is None:
+            raise ValueError("[engine.temporal] is missing, with the `address` of its server")
+        limited = [name for name, queue in self.queues.items() if queue.total is not None]
+        if limited:
+            raise ValueError(
+                f"queues.{limited[0]}.total: Temporal cannot limit the runs of all workers together; use"
+                ' `concurrency` and the number of workers, or `kind = "dbos"`'
+            )
+        return self
 
     @property
     def all_queues(self) -> dict[str, QueueConfig]:

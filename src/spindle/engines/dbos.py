@@ -9,14 +9,13 @@ Here turns are submitted; `dbos_worker` executes them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.engine import QueueConfig
 from spindle.engines.dbos_place import APPLICATION, THREAD, UNFINISHED, VERSION, WORKFLOW, EnginePlace
+from spindle.engines.notes import quiet
 from spindle.engines.waking import Bell, channel_of
 from spindle.errors import NotFoundError, StoreError, did_you_mean
 from spindle.ports.engine import EngineWorker, RunTurn
@@ -50,6 +49,9 @@ class DbosEngine:
             known = f"the queues of [engine.queues] are {', '.join(self._queues)}"
             raise NotFoundError(f"there is no queue {name!r}", hint=did_you_mean(name, self._queues, known))
         return self._queues[name]
+
+    async def check(self) -> None:
+        """It is beside the store, so whoever can store a run can submit it."""
 
     async def submit(self, turn: RunTurn) -> None:
         options: EnqueueOptions = {
@@ -86,7 +88,7 @@ class DbosEngine:
     async def work(self, worker: EngineWorker) -> None:
         from spindle.engines.dbos_worker import DbosWorker
 
-        quiet(self._note)
+        quiet("dbos", self._note)
         await DbosWorker(self._place, self.connections(), self.asked, self._queues, worker, self._note).work()
 
     async def close(self) -> None:
@@ -112,7 +114,7 @@ class DbosEngine:
         return self._engine
 
     def _open_client(self) -> DBOSClient:
-        quiet(self._note)
+        quiet("dbos", self._note)
         from dbos import DBOSClient, DBOSPortableJSONSerializer
 
         def opened(_: None) -> DBOSClient:
@@ -151,20 +153,3 @@ def _told(ask: Callable[[Any], Any], of: Any) -> Any:
         return ask(of)
     except sqlalchemy.exc.SQLAlchemyError as error:
         raise StoreError(f"the engine's tables cannot be used: {error.__cause__ or error}") from None
-
-
-class _Notes(logging.Handler):
-    def __init__(self, note: Note) -> None:
-        super().__init__(logging.WARNING)
-        self._note = note
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(Exception):
-            self._note(f"engine: {record.getMessage()}")
-
-
-def quiet(note: Note) -> None:
-    """Has warnings of DBOS said as notes. It would else write to the terminal itself."""
-    logger = logging.getLogger("dbos")
-    logger.propagate = False
-    logger.handlers = [_Notes(note)]

@@ -31,6 +31,9 @@ class LocalEngine:
     def queue(self, name: str) -> QueueConfig:
         raise self._refusal("runs cannot be submitted")
 
+    async def check(self) -> None:
+        raise self._refusal("runs cannot be submitted")
+
     async def submit(self, turn: RunTurn) -> None:
         raise self._refusal("runs cannot be submitted")
 

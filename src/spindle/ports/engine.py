@@ -71,6 +71,10 @@ class Engine(Protocol):
         ConfigurationError with the way to get queues if there are none at all."""
         ...
 
+    async def check(self) -> None:
+        """Raises if turns could not be submitted at all: asked before a run is stored."""
+        ...
+
     async def submit(self, turn: RunTurn) -> None:
         """Returns when the turn would survive the death of this process. The same turn again is no other."""
         ...

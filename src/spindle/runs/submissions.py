@@ -24,7 +24,6 @@ from spindle.errors import (
     RunLostError,
     ServerError,
     SpindleError,
-    StoreError,
 )
 from spindle.ports.engine import RunTurn, turn_id
 from spindle.ports.store import LEASE
@@ -132,6 +131,7 @@ class Submissions:
         """Returns a run with this id and its first event, to be stored and then handed to the engine. Raises
         BusyError if its queue is full."""
         queue = self.engine.queue(placing.queue)
+        await self.engine.check()
         waiting = await self._store.queued(placing.queue) if queue.limit is not None else 0
         if queue.limit is not None and waiting >= queue.limit:
             raise BusyError(
@@ -157,7 +157,7 @@ class Submissions:
         turn = RunTurn(run.id, run.turn, run.queue, run.priority, run.not_before)
         try:
             await self.engine.submit(turn)
-        except StoreError as error:
+        except SpindleError as error:
             self._note(f"run {run.id} is stored, and will be handed over by a worker: {error.message}")
 
     async def hand_over(self, journal: RunJournal, at: float | None = None) -> bool:

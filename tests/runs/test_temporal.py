@@ -1,0 +1,141 @@
+"""Temporal as the engine: what it is told, what is refused, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from temporalio.client import Client
+
+from servers.postgres import free_port
+from servers.temporal import TemporalServer
+from servers.workers import Place, flow, until_it_is, worker, workspace
+from spindle.domain.engine import EngineConfig, TemporalConfig
+from spindle.engines import open as opening
+from spindle.engines.temporal import level_of
+from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError
+
+KEY = "sk-planted-secret"
+HERE = "localhost:7233"
+
+
+def settings(address: str, **more: str) -> str:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in more.items())
+    return f'[engine]\nkind = "temporal"\n[engine.temporal]\naddress = "{address}"\n{lines}'
+
+
+def made(folder: Path, text: str) -> Place:
+    place = workspace(folder, None, text)
+    place.save("three", flow(3))
+    return place
+
+
+async def refused(place: Place) -> SpindleError:
+    """Returns what is said to one who submits, and checks that nothing was stored."""
+    async with place.opened() as app:
+        await app.sync()
+        with pytest.raises(SpindleError) as caught:
+            await app.submit("three", {"item": "a"})
+        assert await app.store.queued("default") == 0
+    return caught.value
+
+
+async def test_temporal_is_told_ids_only(tmp_path: Path, temporal_server: TemporalServer) -> None:
+    text = temporal_server.settings()
+    prefix = text.split('prefix = "')[1].split('"')[0]
+    place = made(tmp_path, text)
+    async with place.opened() as app, worker(place):
+        await app.sync()
+        run = await app.submit("three", {"item": "planted words"}, dedup="a key")
+        again = await app.submit("three", {"item": "planted words"}, dedup="a key")
+        assert again.id == run.id
+        await until_it_is(app, run.id, "done")
+    client = await Client.connect(temporal_server.address)
+    history = await client.get_workflow_handle(f"{prefix}.{run.id}.1").fetch_history()
+    told = history.to_json()
+    assert run.id in told
+    assert "planted words" not in told
+    assert "a key" not in told
+    begun = history.events[0].workflow_execution_started_event_attributes
+    assert [payload.data for payload in begun.input.payloads] == [f'"{run.id}"'.encode(), b"1", b"1.5"]
+
+
+async def test_a_server_that_cannot_be_reached_is_said_before_anything_is_stored(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    said = await refused(made(tmp_path, settings(address, api_key=KEY) + "tls = false\n"))
+    assert isinstance(said, ConnectionFailedError)
+    assert said.message == f"Temporal at {address} cannot be reached: Connection refused"
+    assert "[engine.temporal]" in str(said.hint)
+
+
+async def test_a_namespace_that_is_not_there_is_said(tmp_path: Path, temporal_server: TemporalServer) -> None:
+    said = await refused(made(tmp_path, settings(temporal_server.address, namespace="nowhere")))
+    assert isinstance(said, ConfigurationError)
+    assert said.message == f"Temporal at {temporal_server.address} has no namespace 'nowhere'"
+
+
+async def test_a_certificate_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    said = await refused(made(tmp_path, settings(HERE, ca="no.pem")))
+    assert isinstance(said, ConfigurationError)
+    assert "no.pem cannot be read" in said.message
+
+
+async def test_a_run_is_stored_while_the_server_is_away_and_executed_when_it_is_back(tmp_path: Path) -> None:
+    from servers.temporal import running_server
+
+    with running_server() as server:
+        place = made(tmp_path, server.settings())
+        async with place.opened() as app:
+            await app.sync()
+            await app.submit("three", {"item": "a"})
+            server.stop()
+            run = await app.submit("three", {"item": "b"})
+            assert run.status == "queued"
+            server.start()
+            async with worker(place):
+                await until_it_is(app, run.id, "done")
+
+
+def test_without_its_library_the_line_that_installs_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "temporalio" else found(name))
+    config = EngineConfig(kind="temporal", temporal=TemporalConfig(address=HERE))
+    with pytest.raises(ConfigurationError) as missing:
+        opening.open_engine(config, "state.db", None, tmp_path, print, root=tmp_path)
+    assert missing.value.hint == "pip install 'spindle-tools[temporal]'"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({}, "[engine.temporal] is missing"),
+        ({"temporal": {"address": "somewhere"}}, "not HOST:PORT"),
+        ({"temporal": {"address": HERE, "certificate": "a.pem"}}, "belong together"),
+        ({"temporal": {"address": HERE, "tls": False, "ca": "a.pem"}}, "with `tls` only"),
+        ({"temporal": {"address": HERE, "prefix": "it's"}}, "prefix"),
+        ({"temporal": {"address": "far.example.com:1", "tls": False, "api_key": KEY}}, "in the clear"),
+        ({"temporal": {"address": HERE}, "queues": {"mail": {"total": 20}}}, "queues.mail.total"),
+        ({"kind": "dbos", "temporal": {"address": HERE}}, 'with `kind = "temporal"` only'),
+    ],
+)
+def test_what_temporal_does_not_have_is_refused_with_the_settings(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        EngineConfig.model_validate({"kind": "temporal", **table})
+    assert said in str(refusal.value)
+
+
+def test_a_key_is_sent_over_tls_and_shown_nowhere() -> None:
+    config = TemporalConfig.model_validate({"address": "far.example.com:7233", "api_key": KEY})
+    assert config.uses_tls
+    assert KEY not in repr(config)
+    assert not TemporalConfig(address=HERE).uses_tls
+
+
+def test_priorities_keep_their_order_in_temporals_levels() -> None:
+    levels = [level_of(priority) for priority in (-5, 0, 99, 100, 101, 199, 200, 10_000)]
+    assert levels == [2, 2, 2, 3, 4, 4, 5, 5]

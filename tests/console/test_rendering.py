@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from spindle.console import charts
+from spindle.console.glances import COLUMNS, glance
 from spindle.console.icons import NAMES, icon
 from spindle.console.paging import page_of
 from spindle.console.rendering import LONGEST, Pages, cut, environment, seconds, text, when, with_query
-from spindle.console.screens.overview import COLUMNS, glance
 from spindle.console.static_files import files
 from spindle.errors import SpindleError
 from spindle.ports.store import CallTiming

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,3 +82,10 @@ async def axe(page: Page) -> list[dict[str, Any]]:
 async def fits(page: Page) -> bool:
     """True if nothing of a page is wider than its window."""
     return await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+async def picture(page: Page, name: str) -> None:
+    """Makes a picture of `docs/console.md` again, if SPINDLE_PICTURES is set."""
+    if os.environ.get("SPINDLE_PICTURES"):
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        await page.screenshot(path=SHOTS / f"{name}.png")

@@ -56,7 +56,7 @@ class Catalog:
         self._version = -1
         self.stored_version = StoredVersion(store)
         self._marks = SourceMarks()
-        self.conflicts = self._marks.conflicts
+        self.conflicts, self.reasons = self._marks.conflicts, self._marks.reasons
         self.consents = Consents(lambda: self.sources, self._marks, credentials)
         self._listeners: list[Listener] = []
         self._closing: set[asyncio.Task[None]] = set()

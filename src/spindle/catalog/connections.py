@@ -372,6 +372,10 @@ class Connections:
         """Closes all sessions of a source, and ends the calls that use them."""
         await self._stop([connection for connection in self._alive if connection.name == name])
 
+    def sessions(self, name: str) -> list[Session]:
+        """Returns the sessions of a source that are open."""
+        return [item.ready for item in self._alive if item.name == name and item.ready and item.usable]
+
     async def close(self) -> None:
         """Closes every session and ends the calls that use them. Nothing is left running."""
         self._closed = True

@@ -61,6 +61,9 @@ class Session(ABC):
     is_stateless: bool = False
     """True: its server keeps nothing between two calls, so that one session serves all holders."""
 
+    log: Callable[[], str] | None = None
+    """Returns the last lines that the program behind it wrote to stderr, if it is one of ours."""
+
     @property
     def instructions(self) -> str | None:
         """The source's own words on how its tools are meant to be used, if it has any."""

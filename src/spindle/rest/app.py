@@ -87,6 +87,7 @@ def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/utcp", "GET", api.utcp),
         api.route("/tools/{name}", "POST", api.call),
         api.route(f"{PATH}/{{run}}", "GET", api.run),
+        api.route("/sources/{name}/connect", "POST", api.connect),
     ]
     # It sends whatever such a handler returns, of its own class or not.
     return Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
@@ -220,6 +221,18 @@ class _Api:
         )
         form = wanted(request.headers.get("accept", ""))
         return respond(of_result("", result)) if result.is_error else await answer(result, form)
+
+    async def connect(self, request: Request) -> Response:
+        """Asks whoever is served for the consent that a source wants, or says that it is given."""
+        name, principal = request.path_params["name"], self._access.principal(request.scope)
+        asking = self._spindle.catalog.consents.asked_for()
+        if name not in asking or not self._access.connects(principal, name, name):
+            raise NotFoundError(f"there is no source {name!r} that wants a consent", source=name)
+        outcome = await self._spindle.connect(name, principal)
+        body: JsonObject = {"name": name, "connected": isinstance(outcome, Finished)}
+        if isinstance(outcome, Paused):
+            body["consents"] = [pause.details for pause in outcome.pauses]
+        return Response(to_json(body, default=str), media_type="application/json")
 
     async def _made(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
         return await result_of(self._spindle, await self._spindle.run(name, arguments, options))

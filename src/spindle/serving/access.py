@@ -226,6 +226,15 @@ class ServingAccess:
         this name that connects to it."""
         return self._rules.exposed.connects(principal, source, name)
 
+    @property
+    def groups(self) -> list[str]:
+        """The groups that have lists of their own."""
+        return self._rules.exposed.groups
+
+    def group_shows(self, group: str, name: str) -> bool:
+        """True if somebody in this group alone sees a tool."""
+        return self._rules.exposed.shows(Principal("", frozenset({group})), name)
+
     def drain(self) -> None:
         """Has load balancers send requests elsewhere, by `/readyz`."""
         self.draining = True
@@ -336,17 +345,12 @@ class ServingAccess:
 
     async def knows(self, token: str) -> bool:
         """True if a token is good now. None is where nobody has to show one."""
-        if not self.wants_token:
+        if self.look_for_token is not None and token.startswith(PREFIX):
+            await self.look_for_token()  # it may have been made a moment ago
+        try:
+            return bool(await self._rules.clients.identify(token)) and self.wants_token
+        except SpindleError:
             return False
-        for look in (None, self.look_for_token):
-            if look is not None and not (token.startswith(PREFIX) and await look()):
-                return False
-            try:
-                await self._rules.clients.identify(token)
-            except SpindleError:
-                continue
-            return True
-        return False
 
     async def _session(self, headers: RequestHeaders) -> BrowserSession | None:
         """The session of the browser that a request comes from. A token that it shows goes first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import Field, ValidationError
 from starlette.datastructures import QueryParams
@@ -18,6 +18,7 @@ from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.domain.section import Section
 from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.response import Response
+from spindle.serving.admin_document import document
 from spindle.serving.administration import Administration, Administrator
 from spindle.serving.problems import of_error, problem, respond
 
@@ -64,6 +65,12 @@ class _Asked:
         self.name = name
         self.query: QueryParams = request.query_params
 
+    @property
+    def has_body(self) -> bool:
+        """True if something was sent."""
+        headers = self.request.headers
+        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
     async def body(self) -> JsonObject:
         """The object that was sent."""
         data = b""
@@ -104,7 +111,10 @@ class AdminApi:
             ("PUT", "quotas", True): self._set_quota,
             ("DELETE", "quotas", True): self._remove("quota"),
             ("GET", "sources", False): self._sources,
-            ("POST", "sources", True): self._sync,
+            ("GET", "openapi.json", False): self._document,
+            ("POST", "sources", False): self._add_source,
+            ("POST", "sources", True): self._change_source,
+            ("GET", "sources", True): self._log,
             ("GET", "audit", False): self._audit,
         }
 
@@ -226,14 +236,49 @@ class AdminApi:
             })  # fmt: skip
         return {"sources": found}
 
-    async def _sync(self, asked: _Asked) -> JsonObject:
-        name, _, verb = asked.name.partition("/")
-        if verb != "sync":
-            raise NotFoundError("there is nothing here", hint=f"POST {self._root}/sources/NAME/sync")
-        (report,) = await self._spindle.sync(name)
-        if self._access.audit is not None:
-            self._access.audit.did(self._access.principal(asked.request.scope), "source.sync", name)
+    async def _document(self, _: _Asked) -> JsonObject:
+        return document()
+
+    async def _add_source(self, asked: _Asked) -> Response:
+        from spindle.serving.source_changes import add_sources, require_owner, tables_of
+
+        principal = self._access.principal(asked.request.scope)
+        require_owner(principal)
+        tables = tables_of(await asked.body())
+        reports = await add_sources(self._spindle, tables)
+        self._did(asked, "source.add", ", ".join(tables))
+        body = {"name": next(iter(tables)), "sources": reports}
+        return Response(to_json(body, default=str), 201, media_type="application/json")
+
+    async def _change_source(self, asked: _Asked) -> JsonObject:
+        name, verb = self._source(asked, ("sync", "reconnect"))
+        if verb == "reconnect":
+            await self._spindle.catalog.connections.close_source(name)
+            self._did(asked, "source.reconnect", name)
+            return {"name": name, "reconnected": True}
+        accept: Any = (await asked.body()).get("accept", ()) if asked.has_body else ()
+        if accept is not True and not _are_texts(accept):
+            raise InvalidArgumentsError("accept must be a list of tools, or true for all")
+        (report,) = await self._spindle.sync(name, accept=accept)
+        self._did(asked, "source.sync", name)
         return report.to_dict()
+
+    async def _log(self, asked: _Asked) -> JsonObject:
+        name, _ = self._source(asked, ("log",))
+        sessions = self._spindle.catalog.connections.sessions(name)
+        return {"name": name, "log": [session.log() for session in sessions if session.log is not None]}
+
+    def _source(self, asked: _Asked, verbs: tuple[str, ...]) -> tuple[str, str]:
+        """The source that a path names, and what is wanted of it."""
+        name, _, verb = asked.name.rpartition("/")
+        if verb not in verbs:
+            raise NotFoundError("there is nothing here", hint=f"{self._root}/sources/NAME/{verbs[0]}")
+        self._spindle.catalog.sources.table(name)
+        return name, verb
+
+    def _did(self, asked: _Asked, action: str, target: str) -> None:
+        if self._access.audit is not None:
+            self._access.audit.did(self._access.principal(asked.request.scope), action, target)
 
     async def _audit(self, asked: _Asked) -> JsonObject:
         given = asked.query
@@ -258,6 +303,11 @@ class AdminApi:
             after=None if after is None else int(after),
         )
         return {"entries": [entry.to_dict() for entry in entries]}
+
+
+def _are_texts(value: Any) -> bool:
+    items = cast("list[Any] | tuple[()]", value) if isinstance(value, (list, tuple)) else [None]
+    return all(isinstance(item, str) for item in items)
 
 
 def _listed(written: Mapping[str, Any], made: Mapping[str, Any]) -> list[JsonObject]:

@@ -70,6 +70,11 @@ class Exposed:
         self._is_open = not config.excluded_tools and config.exposed_tools is None and not self._groups
         """True if the settings limit nobody."""
 
+    @property
+    def groups(self) -> list[str]:
+        """The groups that have lists of their own, by name."""
+        return sorted(self._groups)
+
     def shows(self, principal: Principal, name: str) -> bool:
         return self._is_open or (self._all.admit(name) and self.group_shows(principal.groups, name))
 

@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 from spindle.console.screen import NavEntry, Screen
-from spindle.console.screens import find, overview, tools
+from spindle.console.screens import calls, find, overview, sources, tools
 
 PLACES: Final = (
     NavEntry("overview", "Overview", ""),
     NavEntry("tools", "Tools", "/tools"),
+    NavEntry("sources", "Sources", "/sources"),
+    NavEntry("calls", "Calls", "/calls"),
 )
 
-SCREENS: Final[tuple[Screen, ...]] = (*overview.SCREENS, *tools.SCREENS, *find.SCREENS)
+SCREENS: Final[tuple[Screen, ...]] = (
+    *overview.SCREENS,
+    *tools.SCREENS,
+    *sources.SCREENS,
+    *calls.SCREENS,
+    *find.SCREENS,
+)

@@ -34,12 +34,10 @@ async def find(look: Look) -> Sequence[SearchHit]:
     lower = words.lower()
     for line in await source_lines(look):
         if lower in line.name.lower() and len(found) < OTHERS:
-            found.append(
-                SearchHit("source", line.name, line.word, f"/tools?source={quote(line.name, safe='')}")
-            )
+            found.append(SearchHit("source", line.name, line.word, f"/sources/{quote(line.name, safe='')}"))
     tools = [tool for tool in await look.app.search(words, limit=50) if look.sees(tool.name)]
     found += [
-        SearchHit("tool", tool.name, tool.headline, f"/tools?q={quote(tool.name, safe='')}")
+        SearchHit("tool", tool.name, tool.headline, f"/tools/{quote(tool.name, safe='')}")
         for tool in tools[:TOOLS]
     ]
     return found

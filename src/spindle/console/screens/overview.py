@@ -4,64 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from spindle.console.glances import HOUR, NEWEST, CallsGlance, glance
 from spindle.console.screen import Look, Screen
 from spindle.console.source_lines import SourceLine, source_lines
+from spindle.domain.identity import LOCAL
+from spindle.presets import presets
 
 if TYPE_CHECKING:
     from spindle.domain.run import Run
-    from spindle.ports.store import CallTiming
+    from spindle.presets import Preset
     from spindle.runs.outcomes import OpenPause
 
-HOUR: Final = 3600.0
-COLUMNS: Final = 60
-NEWEST: Final = 20_000
-"""Calls that charts look at, at most."""
 FEW: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class CallsGlance:
-    """The calls of a while, in columns of equal length."""
-
-    counts: tuple[int, ...]
-    failures: tuple[int, ...]
-    medians: tuple[float | None, ...]
-    total: int
-    failed: int
-    median: float | None
-    slow: float | None
-    """The time that one call in twenty takes longer than."""
-
-    @property
-    def share_failed(self) -> float:
-        """From 0 to 1."""
-        return self.failed / self.total if self.total else 0.0
-
-
-def glance(timings: Sequence[CallTiming], now: float, span: float = HOUR) -> CallsGlance:
-    """Returns calls by the time at which they began."""
-    counts, failures = [0] * COLUMNS, [0] * COLUMNS
-    spans: list[list[float]] = [[] for _ in range(COLUMNS)]
-    for timing in timings:
-        at = int((timing.started_at - (now - span)) / span * COLUMNS)
-        if not 0 <= at < COLUMNS:
-            at = COLUMNS - 1 if at >= COLUMNS else 0  # clocks of several machines differ
-        counts[at] += 1
-        failures[at] += timing.outcome not in ("ok", "cached")
-        spans[at].append(timing.duration)
-    every = sorted(timing.duration for timing in timings)
-    return CallsGlance(
-        tuple(counts),
-        tuple(failures),
-        tuple(median(column) if column else None for column in spans),
-        len(timings),
-        sum(failures),
-        median(every) if every else None,
-        every[min(int(len(every) * 0.95), len(every) - 1)] if every else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +30,16 @@ class Overview:
     calls: CallsGlance
     waiting: Sequence[OpenPause]
     runs: Sequence[Run]
+    starters: Sequence[Preset]
+    """Servers to begin with, which need nothing; only for whoever may add them."""
 
     @property
     def is_new(self) -> bool:
         """True if nothing was set up yet."""
-        return not self.sources and not self.tools
+        return not self.tools and not self.troubled
+
+
+STARTERS: Final = ("time", "fetch", "memory", "git")
 
 
 async def overview(look: Look) -> Overview:
@@ -94,7 +55,13 @@ async def overview(look: Look) -> Overview:
         glance(timings, look.now),
         (await app.pauses(approver=look.principal))[:FEW],
         runs,
+        _starters() if look.principal.id == LOCAL.id and look.principal.admin else [],
     )
+
+
+def _starters() -> list[Preset]:
+    known = presets()
+    return [known[name] for name in STARTERS if name in known and not known[name].needs()]
 
 
 SCREENS: Final = (Screen("", "overview.html", overview, "overview"),)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from spindle.console.call_lines import CallLine, call_line, shown_json
+from spindle.console.choices import Choice, counted
+from spindle.console.copying import Copied, copied, sample_arguments
 from spindle.console.paging import Page, page_of
 from spindle.console.screen import Look, Screen
-from spindle.ports.store import ToolFilter
+from spindle.domain.json_schema import Parameter, as_word, parameters
+from spindle.domain.names import served_names
+from spindle.ports.store import CallFilter, ToolFilter
 
 if TYPE_CHECKING:
-    from spindle.domain.tool import ToolSummary
+    from spindle.domain.tool import Hints, Tool, ToolSummary
 
 FOUND: Final = 200
 """Tools that a search returns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A value that a filter may have, and how many tools have it."""
-
-    value: str
-    count: int
+RECENT: Final = 8
+HINTS: Final[dict[str, Callable[[Hints], bool]]] = {
+    "read-only": lambda hints: hints.read_only is True,
+    "changes things": lambda hints: hints.read_only is not True,
+    "destructive": lambda hints: hints.destructive is True and hints.read_only is not True,
+    "safe to repeat": lambda hints: hints.safe_to_repeat,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,11 @@ class ToolPage:
     sources: Sequence[Choice]
     kinds: Sequence[Choice]
     tags: Sequence[Choice]
+    hints: Sequence[Choice]
 
 
 async def tools(look: Look) -> ToolPage:
-    """Returns the tools that fit the address: `q`, `source`, `kind`, `tag`."""
+    """Returns the tools that fit the address: `q`, `source`, `kind`, `tag`, `hint`."""
     asked = look.query
     catalog = look.app.catalog
     seen = [tool for tool in await catalog.tools(ToolFilter()) if look.sees(tool.name)]
@@ -50,12 +54,17 @@ async def tools(look: Look) -> ToolPage:
     for key, of in _FILTERS.items():
         if wanted := asked.get(key):
             found = [tool for tool in found if wanted in of(tool)]
+    if (promises := HINTS.get(asked.get("hint", ""))) is not None:
+        whole = await catalog.whole_tools(ToolFilter(asked.get("source") or None, asked.get("kind") or None))
+        names = {tool.name for tool in whole if promises(tool.hints)}
+        found = [tool for tool in found if tool.name in names]
     return ToolPage(
         page_of(found, asked),
         len(seen),
-        _choices(name for tool in seen for name in _FILTERS["source"](tool)),
-        _choices(name for tool in seen for name in _FILTERS["kind"](tool)),
-        _choices(name for tool in seen for name in _FILTERS["tag"](tool)),
+        counted(tool.source for tool in seen),
+        counted(tool.kind for tool in seen),
+        counted(tag for tool in seen for tag in tool.tags),
+        [Choice(name) for name in HINTS],
     )
 
 
@@ -74,9 +83,85 @@ def _tags(tool: ToolSummary) -> tuple[str, ...]:
 _FILTERS: Final = {"source": _source, "kind": _kind, "tag": _tags}
 
 
-def _choices(values: Iterable[str]) -> list[Choice]:
-    counted = Counter(values)
-    return [Choice(value, count) for value, count in sorted(counted.items())[:200]]
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument, or a part of one, as a line of the schema's outline."""
+
+    name: str
+    depth: int
+    label: str
+    required: bool
+    description: str
+    default: str
 
 
-SCREENS: Final = (Screen("/tools", "tools.html", tools, "tools"),)
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """One tool."""
+
+    tool: Tool
+    fields: Sequence[Field]
+    schema: str
+    output: str
+    promises: Sequence[tuple[str, str]]
+    """Colour and words of what it promises about its effects."""
+    copies: Sequence[Copied]
+    recent: Sequence[CallLine]
+    groups: Sequence[str]
+    """The groups that see it, for administrators; empty where there are no groups."""
+
+
+async def tool(look: Look) -> ToolView:
+    """Returns a tool by its full name. One that this principal may not see is not there."""
+    found = await look.app.catalog.find(look.named["name"], look.principal, look.sees)
+    recent = await look.app.store.calls(limit=RECENT, tool=found.name, where=CallFilter(principal=look.whose))
+    config = look.access.config
+    base = config.url or f"http://{config.host}:{config.port}"
+    groups: list[str] = []
+    if look.principal.admin:
+        shows = look.access.group_shows
+        groups = [name for name in look.access.groups if shows(name, found.name)]
+    return ToolView(
+        found,
+        list(_outline(parameters(found.input_schema))),
+        shown_json(found.input_schema),
+        shown_json(found.output_schema) if found.output_schema is not None else "",
+        list(_promises(found.hints)),
+        copied(found, sample_arguments(found), base, served_names([found.name], config.names)[found.name]),
+        [call_line(record) for record in recent],
+        groups,
+    )
+
+
+def _outline(items: Sequence[Parameter], depth: int = 0) -> list[Field]:
+    found: list[Field] = []
+    for item in items[:100]:
+        default = as_word(item.schema["default"]) if "default" in item.schema else ""
+        found.append(Field(item.name, depth, item.label, item.required, item.description, default))
+        inner = item.schema
+        if "array" in item.types and isinstance(inner.get("items"), dict):
+            inner = inner["items"]
+        if depth < 3 and "properties" in inner:
+            found += _outline(parameters(inner), depth + 1)
+    return found
+
+
+def _promises(hints: Hints) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if hints.read_only:
+        found.append(("good", "read-only"))
+    elif hints.destructive:
+        found.append(("warn", "may destroy"))
+    elif hints.read_only is False:
+        found.append(("", "changes things"))
+    if hints.idempotent and not hints.read_only:
+        found.append(("good", "safe to repeat"))
+    if hints.open_world:
+        found.append(("", "reaches the world outside"))
+    return found
+
+
+SCREENS: Final = (
+    Screen("/tools", "tools.html", tools, "tools"),
+    Screen("/tools/{name}", "tool.html", tool, "tools"),
+)

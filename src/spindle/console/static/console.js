@@ -153,6 +153,8 @@
       const answer = await api(method, path, typeof body === "function" ? body() : body);
       element.dispatchEvent(new CustomEvent("api-done", { bubbles: true, detail: answer }));
       if (element.dataset.done) toast(element.dataset.done);
+      const consent = "connect" in element.dataset && answer?.consents?.[0]?.url;
+      if (consent && /^https?:/.test(consent)) { location.assign(consent); return; }
       if (element.dataset.go) location.assign(element.dataset.go.replace("{name}", encodeURIComponent(answer?.name ?? "")));
       else if (element.dataset.live) changed(element.dataset.live.split(" "));
     } catch (error) {

@@ -91,6 +91,7 @@ async def _start(
             sent=False,
         ) from None
     dispatcher.when_lost(lambda: session.lose(process.epitaph()))
+    session.log = process.last_words
     return session
 
 

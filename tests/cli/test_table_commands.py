@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers.http_server import HttpServer
-from spindle.tables import ToolColumnType, read_table, tool_table
+from spindle.tables import ToolColumnType, ToolRow, read_table, tool_table
+from spindle.testing import ModelServer
 from tables.tool_rows import READ, REPORT
 
 OLD = pa.struct([(str(number), pa.string()) for number in range(4)])
@@ -123,6 +124,34 @@ def test_empty_cells_are_shown_as_such(spindle, folder):
     ]
     assert done.err == "note: 1 cell without a tool\n"
     assert spindle("table", "show", "t.parquet", "--json").json[1] is None
+
+
+def test_rows_that_are_left_out_of_a_prompt_are_told_in_the_words_of_the_shell(spindle, folder, monkeypatch):
+    far = {"type": "given", "name": "far"}
+    rows = [
+        ToolRow.remote("wipe", source={"kind": "mcp", "settings": {"command": ["rm"]}}),
+        ToolRow.remote("vault", server_uri="http://127.0.0.1:9/mcp", credential=far),
+        ToolRow.remote("say", server_uri="http://127.0.0.1:9/mcp"),
+    ]
+    pq.write_table(tool_table(rows), "t.parquet")
+    with ModelServer("Done.") as model:
+        for name, value in model.environment().items():
+            monkeypatch.setenv(name, value)
+        done = spindle("table", "prompt", "t.parquet", "Go.", "--model", "openai-chat:any")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert "wipe is left out: it starts ['rm'], and the table is not trusted (pass --trust if" in done.err
+    assert "wants the credential 'far' to be given (--bearer-env far=VARIABLE)" in done.err
+
+
+def test_a_malformed_cell_is_one_message(spindle, folder):
+    storage = tool_table([READ])["tool"].chunk(0).storage
+    fields = [pa.array(["{"]) if number == 3 else part for number, part in enumerate(storage.flatten())]
+    broken = pa.StructArray.from_arrays(fields, names=[str(number) for number in range(9)])
+    pq.write_table(pa.table({"tool": broken}), "t.parquet")
+    for words in (["show", "t.parquet"], ["prompt", "t.parquet", "Go.", "--model", "openai-chat:any"]):
+        done = spindle("table", *words)
+        assert done.code == 14
+        assert "t.parquet: row 0: its parameter schema (field 3) is not JSON" in done.err
 
 
 def test_one_of_several_columns_is_named(spindle, folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ def prompt(
                 limits=limits,
                 destructive=yes,
                 on_event=view.hear,
-                note=cli.output.note,
+                note=lambda text: cli.output.note(_words_of_the_shell(text)),
             )
         )
     except SpindleError as error:
@@ -164,6 +165,12 @@ def _pairs(given: tuple[str, ...], option: str, example: str) -> list[tuple[str,
             raise UsageMistakeError(f"{option} {text!r} is not NAME=VALUE", f"such as {option} {example}")
         pairs.append((name, value))
     return pairs
+
+
+def _words_of_the_shell(note: str) -> str:
+    """A note with its hint as it applies in the shell."""
+    note = note.replace("pass trusted=True", "pass --trust").replace("workspace=…", "-w PATH")
+    return re.sub(r"credentials=\{'(.*)': …\}", r"--bearer-env \1=VARIABLE", note)
 
 
 def _in_the_shell(error: SpindleError) -> SpindleError:

@@ -381,6 +381,7 @@ async def build(
             return open_engine(loaded.engine(environ), *place, note, root=loaded.root)
 
         runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works, engine)
+        runner.tasks.queue = lambda: loaded.engine(environ).task_queue
         await catalog.open()
 
         def make_requests() -> SourceRequests:

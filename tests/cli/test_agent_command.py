@@ -206,3 +206,15 @@ def test_the_task_may_come_on_stdin(work: Any, server: ModelServer, tmp_path: Pa
     )  # fmt: skip
     assert done.stdout == "read\n"
     assert server.requests[0].prompt == "from a pipe"
+
+
+def test_a_task_is_submitted_and_a_worker_works_on_it(work: Any, spindle: Any, server: ModelServer) -> None:
+    server.feed(Turn("the sum is 3"))
+    done = spindle("agent", "add them", *MODEL, "--detach", "--dedup", "sum")
+    run = done.out.strip()
+    assert spindle("agent", "add them", *MODEL, "--detach", "--dedup", "sum").out.strip() == run
+    assert server.requests == []
+    spindle("worker", "--until-empty")
+    (found,) = json.loads(spindle("runs", "--json").out)
+    assert (found["id"], found["kind"], found["status"]) == (run, "agent", "done")
+    assert len(server.requests) == 1

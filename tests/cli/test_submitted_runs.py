@@ -57,8 +57,9 @@ def test_a_run_is_submitted_cancelled_retried_and_executed(workspace: Path) -> N
     later = said(
         workspace, "run", "--detach", "--at", "90d", "--queue", "default", "twice", "--number=3"
     ).strip()
-    assert told(workspace, "runs", "cancel", later)["status"] == "cancelled"
+    # It does not wait for those whose time has not come.
     said(workspace, "worker", "--until-empty", "--concurrency", "1")
+    assert told(workspace, "runs", "cancel", later)["status"] == "cancelled"
     (done,) = told(workspace, "runs", "--status", "done")
     assert done["id"] == run["id"]
     assert "only one that failed or was cancelled" in said(workspace, "runs", "retry", run["id"], code=10)
@@ -71,6 +72,8 @@ def test_a_run_is_submitted_cancelled_retried_and_executed(workspace: Path) -> N
         (["run", "--detach", "--only", "doubled", "twice"], "--only and --detach do not go together"),
         (["run", "--detach", "--at", "soon", "twice"], "'soon' is no time"),
         (["worker", "--concurrency", "0"], "0 is not in the range"),
+        (["agent", "--detach", "--stream", "look"], "--stream and --detach do not go together"),
+        (["agent", "--queue", "default", "look"], "--queue is for runs in a queue"),
     ],
 )
 def test_a_mistake_is_said(workspace: Path, words: list[str], message: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from spindle.domain.engine import EngineConfig, QueueConfig, TemporalConfig
 from spindle.engines.dbos import DbosEngine
+from spindle.engines.dbos_worker import limits_of
 from spindle.engines.local import INSTALL, LocalEngine
 from spindle.engines.open import open_engine
 from spindle.engines.temporal import TemporalEngine
@@ -191,6 +192,46 @@ class TestTurns:
             while await unfinished(engine, failed):
                 await asyncio.sleep(0.05)
         assert [run for run, _ in executed.turns] == ["fails", "fine"]
+
+
+class TestSettings:
+    async def test_a_worker_keeps_to_its_own_settings_and_says_where_a_later_one_has_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("spindle.engines.dbos_worker.SETTINGS_AGE", 0.0)
+        notes: list[str] = []
+        own = EngineConfig(kind="dbos", queues={"narrow": QueueConfig(concurrency=1, total=1)})
+        engine = open_engine(own, "somewhere", None, tmp_path, notes.append)
+        executed = Executed()
+        executed.may_end.clear()
+        async with working(engine, executed, "narrow"):
+            # As a worker with another file does when it starts.
+            later = open_engine(own, "somewhere", None, tmp_path, notes.append)
+            assert isinstance(later, DbosEngine)
+            other = limits_of(QueueConfig(concurrency=5, total=9))
+            await later.asked(lambda client: client.register_queue("narrow", **other))
+            for number in range(3):
+                await engine.submit(RunTurn(f"r{number}", 1, "narrow"))
+            async with asyncio.timeout(30):
+                while not notes:
+                    await asyncio.sleep(0.05)
+            executed.may_end.set()
+            await executed.until(3)
+            await later.close()
+        await engine.close()
+        assert executed.most_at_once == 1
+        (said,) = notes
+        assert "other settings for the queue 'narrow' (concurrency, total)" in said
+
+    def test_tasks_need_a_queue_that_is_there(self) -> None:
+        assert EngineConfig().task_queue is None
+        assert EngineConfig(kind="local").task_queue is None
+        assert EngineConfig(kind="dbos").task_queue == "default"
+        assert EngineConfig(tasks="narrow", queues=QUEUES).task_queue == "narrow"
+        with pytest.raises(ValueError, match="not among the queues"):
+            EngineConfig(tasks="nowhere")
+        with pytest.raises(ValueError, match="needs queues"):
+            EngineConfig(kind="local", tasks="default")
 
 
 class TestWithoutAnEngine:

@@ -519,7 +519,57 @@ class TestSubmittedRuns(RunStoreContract):
             "other": {"status": "queued", "queue": "other", "updated_at": 3.0},
             "paused": {"status": "paused", "queue": "q"},
         }.items():
-            assert await store.save_run(a_run(id, **fields))
+            assert await store.save_run(a_run(id, turn=1, **fields))
+        assert await store.save_run(a_run("held", status="queued", queue="q", updated_at=2.0, not_before=8.0))
         assert [run.id for run in await store.adrift(50.0, ports.LEASE, 10)] == ["dead", "waits", "other"]
         assert [run.id for run in await store.adrift(50.0, ports.LEASE, 1)] == ["dead"]
-        assert [await store.queued(queue) for queue in ("q", "other", "none")] == [3, 1, 0]
+        assert [await store.queued(queue) for queue in ("q", "other", "none")] == [4, 1, 0]
+        assert await store.queued("q", due_by=10.0) == 3
+        assert [await store.queued("q", principal=id) for id in ("ann", "ben")] == [4, 0]
+
+    async def test_a_principals_runs_are_held_back_until_others_of_its_have_ended(
+        self, store: RunStore
+    ) -> None:
+        ben = Principal("ben")
+        for id, fields in {
+            "later": {"priority": 200},
+            "first": {},
+            "second": {},
+            "tomorrow": {"not_before": 99.0, "priority": 1},
+            "again": {"turn": -2, "priority": 300},
+            "of_ben": {"principal": ben},
+            "elsewhere": {"queue": "other"},
+        }.items():
+            values = {"status": "queued", "queue": "q", "lease": None, "owner": None, **fields}
+            assert await store.save_run(a_run(id, **values))
+        assert sorted(await store.held_back(50.0)) == [("other", "ann"), ("q", "ann"), ("q", "ben")]
+        assert sorted(await store.admit("q", "ann", 2, 50.0)) == ["first", "second"]
+        assert await store.admit("q", "ann", 2, 50.0) == []
+        assert await store.take_turn("first", 1, "p2", LEASE, 51.0)
+        assert await store.admit("q", "ann", 2, 52.0) == [], "one executes, and one is handed over"
+        held = await store.run("first")
+        assert held is not None
+        assert await store.save_run(dataclasses.replace(held, status="done", lease=None))
+        assert await store.admit("q", "ann", 2, 53.0) == ["later"]
+        assert sorted(await store.admit("q", "ann", 10, 54.0)) == ["again"]
+        again = await store.run("again")
+        assert again is not None
+        assert again.turn == 3, "it had two before"
+        assert sorted(await store.held_back(60.0)) == [("other", "ann"), ("q", "ben")]
+        assert sorted(await store.held_back(100.0)) == [("other", "ann"), ("q", "ann"), ("q", "ben")]
+
+    async def test_parts_of_batches_are_listed_by_the_beginning_of_their_ids_and_with_no_others(
+        self, store: RunStore
+    ) -> None:
+        for id, fields in {
+            "aa02": {"kind": "part", "status": "done"},
+            "aa01": {"kind": "part", "status": "queued", "queue": "q"},
+            "ab01": {"kind": "part"},
+            "aa03": {},
+        }.items():
+            assert await store.save_run(a_run(id, **fields))
+        parts = await store.parts("aa")
+        assert list(parts.items()) == [("aa01", "queued"), ("aa02", "done")]
+        assert [run.id for run in await store.runs(limit=-1)] == ["aa03"]
+        assert len(await store.runs(limit=-1, kind="part")) == 3
+        assert [await store.queued("q", parts=parts) for parts in (True, False)] == [1, 0]

@@ -8,7 +8,6 @@ runs in an object that has them.
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
 import hashlib
 import time
@@ -16,11 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spindle.adapters.plain_runs import plain, plain_run, to_event, to_pause, to_run
 from spindle.domain.call import new_id
-from spindle.domain.identity import Principal, Secret
+from spindle.domain.identity import Secret
 from spindle.domain.json_schema import JsonObject, canonical, from_json, to_json
-from spindle.domain.records import fields_of
-from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.domain.run import PART, Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError, StoreError
 
 if TYPE_CHECKING:
@@ -153,9 +152,9 @@ class RunsIn:
                 return False
             await self._log(
                 {
-                    "run": _plain_run(run),
-                    "events": [_plain(event) for event in events if state.is_new(event)],
-                    "pauses": [_plain(pause) for pause in map(state.changed, pauses) if pause is not None],
+                    "run": plain_run(run),
+                    "events": [plain(event) for event in events if state.is_new(event)],
+                    "pauses": [plain(pause) for pause in map(state.changed, pauses) if pause is not None],
                 }
             )
             return True
@@ -181,7 +180,7 @@ class RunsIn:
             for run in reversed((await self._read()).runs.values())
             if status in (None, run.status)
             and principal in (None, run.principal.id)
-            and kind in (None, run.kind)
+            and (run.kind != PART if kind is None else run.kind == kind)
             and name in (None, run.name)
         ]
         return found if limit < 0 else found[:limit]
@@ -191,7 +190,7 @@ class RunsIn:
             state = await self._read()
             if not state.is_held(run):
                 return False
-            await self._log({"events": [_plain(event) for event in events if state.is_new(event)]})
+            await self._log({"events": [plain(event) for event in events if state.is_new(event)]})
             return True
 
     def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
@@ -236,9 +235,9 @@ class RunsIn:
                 return "expired"
             answered = replace(pause, state="answered", answer=answer)
             run = state.runs.get(pause.run)
-            change: JsonObject = {"pauses": [_plain(answered)]}
+            change: JsonObject = {"pauses": [plain(answered)]}
             if run is not None and run.status != "cancelled" and _is_free(run):
-                change["run"] = _plain_run(_taken(run, owner, lease, now))
+                change["run"] = plain_run(_taken(run, owner, lease, now))
             await self._log(change)
             return "claimed" if "run" in change else "noted"
 
@@ -258,16 +257,56 @@ class RunsIn:
             run = (await self._read()).runs.get(id)
             if run is None or not may(run):
                 return False
-            await self._log({"run": _plain_run(_taken(run, owner, lease, now))})
+            await self._log({"run": plain_run(_taken(run, owner, lease, now))})
             return True
 
-    async def queued(self, queue: str) -> int:
-        found = await self.runs(limit=-1, status="queued")
-        return sum(run.queue == queue for run in found)
+    async def queued(
+        self, queue: str, *, principal: str | None = None, due_by: float | None = None, parts: bool = True
+    ) -> int:
+        found = await self.runs(limit=-1, status="queued", principal=principal)
+        if parts:
+            found += await self.runs(limit=-1, status="queued", principal=principal, kind=PART)
+        return sum(run.queue == queue and (due_by is None or _may_begin(run, due_by)) for run in found)
+
+    async def admit(self, queue: str, principal: str, most: int, now: float) -> list[str]:
+        async with self._changing:
+            runs = (await self._read()).runs.values()
+            own = [run for run in runs if run.queue == queue and run.principal.id == principal]
+            admitted = sum(
+                run.status == "running" or (run.status == "queued" and run.turn > 0) for run in own
+            )
+            held = sorted(
+                (run for run in own if _is_held_back(run) and _may_begin(run, now)),
+                key=lambda run: run.priority,
+            )
+            chosen = held[: max(most - admitted, 0)]
+            for run in chosen:
+                await self._log({"run": plain_run(replace(run, turn=1 - run.turn, updated_at=now))})
+            return [run.id for run in chosen]
+
+    async def held_back(self, now: float) -> list[tuple[str, str]]:
+        async with self._changing:
+            runs = (await self._read()).runs.values()
+        return sorted(
+            {
+                (run.queue, run.principal.id)
+                for run in runs
+                if run.queue is not None and _is_held_back(run) and _may_begin(run, now)
+            }
+        )
+
+    async def parts(self, prefix: str) -> dict[str, RunStatus]:
+        found = await self.runs(limit=-1, kind=PART)
+        found = [run for run in found if run.id.startswith(prefix)]
+        return {run.id: run.status for run in sorted(found, key=lambda run: run.id)}
 
     async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
         def may_be(run: Run) -> bool:
-            waits = run.status == "queued" and max(run.updated_at, run.not_before or 0.0) < before
+            waits = (
+                run.status == "queued"
+                and run.turn > 0
+                and max(run.updated_at, run.not_before or 0.0) < before
+            )
             return run.queue is not None and (waits or (run.status == "running" and _is_free(run)))
 
         found = [run for run in await self.runs(limit=-1) if may_be(run)]
@@ -278,7 +317,7 @@ class RunsIn:
             state = await self._read()
             held = {run.id for run in runs if state.is_held(run)}
             for id in held:
-                await self._log({"run": _plain_run(replace(state.runs[id], lease=lease))})
+                await self._log({"run": plain_run(replace(state.runs[id], lease=lease))})
             return held
 
     async def _log(self, change: JsonObject) -> None:
@@ -294,11 +333,11 @@ class RunsIn:
             self._last = max(self._last, event.ts)
             change: Mapping[str, Any] = event.payload
             if "run" in change:
-                run = _to_run(change["run"])
+                run = to_run(change["run"])
                 state.runs[run.id] = run
-            state.events += [_to_event(item) for item in change.get("events", ())]
+            state.events += [to_event(item) for item in change.get("events", ())]
             for item in change.get("pauses", ()):
-                pause = _to_pause(item)
+                pause = to_pause(item)
                 state.pauses[pause.token] = pause
         return state
 
@@ -334,6 +373,14 @@ class _State:
         return replace(known, state="answered") if is_closed else None
 
 
+def _is_held_back(run: Run) -> bool:
+    return run.status == "queued" and run.turn <= 0
+
+
+def _may_begin(run: Run, by: float) -> bool:
+    return run.not_before is None or run.not_before <= by
+
+
 def _is_free(run: Run) -> bool:
     dead = run.status == "running" and (run.lease is None or run.lease <= 0)
     return run.status in ("paused", "cancelled") or dead
@@ -342,46 +389,3 @@ def _is_free(run: Run) -> bool:
 def _taken(run: Run, owner: str, lease: float, now: float) -> Run:
     generation = run.generation + 1
     return replace(run, status="running", owner=owner, lease=lease, generation=generation, updated_at=now)
-
-
-def _plain_run(run: Run) -> JsonObject:
-    """A run as JSON, in which the lease is the time at which it ends: the store has no clock of its own."""
-    fields = _plain(run)
-    lease = fields.pop("lease")
-    return {**fields, "lease_until": None if lease is None else time.time() + lease}
-
-
-def _plain(value: Any) -> JsonObject:
-    """A record as JSON: bytes as base64, the principal as a pair."""
-    fields = fields_of(value)
-    for name, part in fields.items():
-        if isinstance(part, bytes):
-            fields[name] = base64.b64encode(part).decode()
-        elif isinstance(part, Principal):
-            fields[name] = [part.id, sorted(part.groups)]
-    return fields
-
-
-def _whole(fields: Mapping[str, Any], *binary: str) -> dict[str, Any]:
-    found = dict(fields)
-    for name in binary:
-        if found[name] is not None:
-            found[name] = base64.b64decode(found[name])
-    if "principal" in found:
-        id, groups = found["principal"]
-        found["principal"] = Principal(id, frozenset(groups))
-    return found
-
-
-def _to_run(fields: Mapping[str, Any]) -> Run:
-    found = _whole(fields)
-    until = found.pop("lease_until")
-    return Run(**found, lease=None if until is None else until - time.time())
-
-
-def _to_event(fields: Mapping[str, Any]) -> RunEvent:
-    return RunEvent(**_whole(fields, "sealed"))
-
-
-def _to_pause(fields: Mapping[str, Any]) -> Pause:
-    return Pause(**_whole(fields, "sealed", "answer"))

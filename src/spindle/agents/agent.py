@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
     from spindle.agents.record import Record
     from spindle.agents.workspace import WorkspaceAgents
+    from spindle.domain.run import Run
     from spindle.runs.outcomes import Outcome
     from spindle.runs.runner import Runner
+    from spindle.runs.submissions import Placing
 
 Hear = Callable[[AgentEvent], None]
 
@@ -110,6 +113,31 @@ class Agent:
         """
         job = self._job(task, output_type, history, parallel)
         return await self._run(job, principal, output_type, on_event, streams=streams)
+
+    async def submit(
+        self,
+        task: str,
+        placing: Placing | None = None,
+        *,
+        principal: Principal = LOCAL,
+        output_type: OutputType = None,
+        history: Sequence[ModelMessage] = (),
+    ) -> Run:
+        """Submits a task to a queue, where `spindle worker` works on it, and returns its run as it stands.
+        `placing` says which queue, and when."""
+        from spindle.runs.submissions import Placing
+
+        if self._definition.model is None:
+            raise ConfigurationError(
+                "the model of this agent is an object, which a worker would not know",
+                hint="name the model, such as provider:name",
+            )
+        placing = placing or Placing()
+        id = placing.id_for(principal.id)
+        job = replace(self._job(task, output_type, history, None), run=id)
+        return await self._runner.submissions.submit(
+            KIND, self._definition.name, job.to_dict(), CallOptions(principal), replace(placing, id=id)
+        )
 
     async def resume(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,7 @@ import click
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
 from spindle.cli.stdin import read_stdin
+from spindle.cli.submitting import placing_of, refuse_mixed, show_submitted, submit_options
 
 if TYPE_CHECKING:
     from spindle.agents.agent import Agent
@@ -36,6 +37,7 @@ NOT_DONE = 1
 )
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("--stream", is_flag=True, help="Print events as they happen, as lines of JSON.")
+@submit_options
 def agent(
     cli: CliContext,
     task: str,
@@ -44,16 +46,17 @@ def agent(
     tools: tuple[str, ...],
     max_steps: int | None,
     continued: str | None,
-    yes: bool,
-    stream: bool,
+    **how: Any,
 ) -> int:
     """Give a task to a language model that uses the tools of this workspace.
 
     Its steps are shown on stderr, its answer on stdout. On a terminal you are asked to approve calls that
     need approval; otherwise, and for questions to the user, the run pauses until `spindle resume`. Ctrl-C
     pauses it too. Keys of providers are read from the environment, such as OPENAI_API_KEY or
-    ANTHROPIC_API_KEY. Settings are in [agent].
+    ANTHROPIC_API_KEY. Settings are in [agent]. With --detach the task is put into a queue for `spindle
+    worker`, and the id of its run is printed.
     """
+    refuse_mixed({**how, "continued": continued})
     if task == "-":
         task = cli.run(read_stdin(None)) or ""
     config = cli.settings().agent()
@@ -61,7 +64,19 @@ def agent(
     config = config.model_copy(update={key: value for key, value in changed.items() if value is not None})
     if max_steps is not None:
         config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
-    return cli.run(_agent(cli, config, task.strip(), continued, approve=yes, stream=stream))
+    if how["detach"]:
+        return cli.run(_submit(cli, config, task.strip(), how))
+    return cli.run(_agent(cli, config, task.strip(), continued, approve=how["yes"], stream=how["stream"]))
+
+
+async def _submit(cli: CliContext, config: AgentConfig, task: str, how: Mapping[str, Any]) -> int:
+    from spindle.agents.models import no_model
+
+    if config.model is None:
+        raise no_model()
+    async with cli.open() as app:
+        show_submitted(cli, await _made(app, config, config.model).submit(task, placing_of(how)))
+    return 0
 
 
 async def _agent(

@@ -19,6 +19,7 @@ MAX_PRIORITY = 1_000_000
 _PLACING = ("queue", "priority", "at", "dedup")
 _HERE = {
     "only": "--only", "start": "--from", "key": "--output", "timeout": "--timeout", "yes": "--yes",
+    "continued": "--continue", "stream": "--stream",
 }  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def refuse_mixed(options: Mapping[str, Any]) -> None:
                 raise UsageMistakeError(f"--{name} is for runs in a queue", "add --detach")
         return
     for name, option in _HERE.items():
-        if options[name]:
+        if options.get(name):
             raise UsageMistakeError(f"{option} and --detach do not go together", f"leave out {option}")
 
 

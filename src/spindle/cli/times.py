@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import datetime
 from typing import Any
 
 import click
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-
-
-def seconds_in(text: str) -> float | None:
-    """The seconds of an age such as `7d`; None if it is none."""
-    match = _AGE.fullmatch(text.strip())
-    return float(match[1]) * _UNITS[match[2]] if match else None
+from spindle.domain.moments import seconds_in
 
 
 class Moment(click.ParamType[float]):

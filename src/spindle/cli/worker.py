@@ -26,9 +26,11 @@ async def worker(cli: CliContext, queues: tuple[str, ...], concurrency: int | No
     """
     import asyncio
 
+    from spindle.serving.exposed_to_runs import ExposedToRuns
     from spindle.serving.working import work
 
-    async with cli.open(for_others=True) as app:
+    exposed = ExposedToRuns(lambda: cli.settings().serve(), cli.output.note)
+    async with cli.open(visible=exposed.shows, for_others=True) as app, exposed.following(app.store):
         engine = app.runner.submissions.engine
         engine.queue(queues[0] if queues else DEFAULT_QUEUE)  # raises if there are no queues
         chosen = queues or tuple(engine.queues)

@@ -27,6 +27,13 @@ class QueueConfig(Section):
     limit: int | None = Field(
         default=None, ge=1, description="runs that may wait; when there are so many, others are refused"
     )
+    share: float | None = Field(
+        default=None, gt=0, le=1, description="the part of `total` and of `limit` that one principal may have"
+    )
+    served: bool | None = Field(
+        default=None,
+        description="true: callers over REST may use it; left out: only if it is the queue `default`",
+    )
     timeout: float | None = Field(
         default=None, gt=0, description="seconds that a run may execute, from its start or an answer on"
     )
@@ -45,7 +52,27 @@ class QueueConfig(Section):
             and self.concurrency > self.total
         ):
             raise ValueError("`concurrency`, of one worker, is larger than `total`, of all")
+        if self.share is not None and self.total is None and self.limit is None:
+            raise ValueError("`share` is a part of `total` or of `limit`, and neither is set")
         return self
+
+    def is_served(self, name: str) -> bool:
+        """True if callers from outside may submit to the queue, which has this name."""
+        return name == DEFAULT_QUEUE if self.served is None else self.served
+
+    @property
+    def places_of_one(self) -> int | None:
+        """The runs of one principal that may execute at once, or be about to; None if as many as any."""
+        return _part(self.share, self.total)
+
+    @property
+    def waiting_of_one(self) -> int | None:
+        """The runs of one principal that may wait; None if as many as any."""
+        return _part(self.share, self.limit)
+
+
+def _part(share: float | None, whole: int | None) -> int | None:
+    return None if share is None or whole is None else max(int(share * whole), 1)
 
 
 class TemporalConfig(Section):
@@ -98,6 +125,11 @@ class EngineConfig(Section):
         default=None, description="left out: `dbos` where it is installed, for runs that are submitted"
     )
     temporal: TemporalConfig | None = None
+    tasks: str | None = Field(
+        default=None,
+        description="the queue of MCP tasks; left out: `default` where `kind` names an engine, else none:"
+        " the process that serves executes them",
+    )
     queues: dict[str, QueueConfig] = Field(default_factory=dict[str, QueueConfig])
 
     @field_validator("queues")
@@ -126,6 +158,19 @@ class EngineConfig(Section):
                 ' `concurrency` and the number of workers, or `kind = "dbos"`'
             )
         return self
+
+    @model_validator(mode="after")
+    def _tasks_have_a_queue(self) -> Self:
+        if self.tasks is not None and self.tasks not in self.all_queues:
+            raise ValueError(f"`tasks` names {self.tasks!r}, which is not among the queues")
+        if self.tasks is not None and self.kind == "local":
+            raise ValueError('`tasks` needs queues, which `kind = "local"` does not keep')
+        return self
+
+    @property
+    def task_queue(self) -> str | None:
+        """The queue of MCP tasks; None if the process that serves executes them."""
+        return self.tasks or (None if self.kind in (None, "local") else DEFAULT_QUEUE)
 
     @property
     def all_queues(self) -> dict[str, QueueConfig]:

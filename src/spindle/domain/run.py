@@ -26,6 +26,8 @@ RECORD = 1
 """The version of what a submitted run may be and its flow may say. It goes up with all that workers of
 earlier versions would not understand: they leave such runs to others."""
 DEFAULT_QUEUE = "default"
+PART = "part"
+"""The kind of runs that do a part of a batch of another."""
 USUAL_PRIORITY = 100
 
 
@@ -51,7 +53,8 @@ class Run:
     queue: str | None = None
     """The queue that it was submitted to. None: it executes in the process that starts or continues it."""
     turn: int = 0
-    """Counts the executions that were handed to the engine: only the last of them may have the run."""
+    """Counts the executions that were handed to the engine: only the last of them may have the run. Below it,
+    negative or 0, while the run is queued and held back, because its principal has its share of the queue."""
     priority: int = USUAL_PRIORITY
     """Its place in the queue: a smaller number is sooner."""
     not_before: float | None = None

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from functools import lru_cache
 from pathlib import Path
@@ -91,6 +91,11 @@ def following(trail: Trail) -> Generator[None]:
         yield
     finally:
         follow(before)
+
+
+def on_kept(given: JsonObject) -> AbstractContextManager[None]:
+    """Does what is inside on the trail that was kept with a run, if one was."""
+    return following(read(given[FIELD])) if FIELD in given else nullcontext()
 
 
 def own_context(workspace: str) -> Context:

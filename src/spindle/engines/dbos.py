@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from spindle.ports.source import Note
 
+FIRST_TRIES = 2
+"""Tries to make the tables that may meet another process's."""
+FIRST_WAIT = 0.2
+
 
 class DbosEngine:
     """Keeps turns in DBOS. Everything is opened when it is first needed."""
@@ -128,6 +132,11 @@ class DbosEngine:
             client._sys_db.run_migrations()  # pyright: ignore[reportPrivateUsage]
             return client
 
+        for _ in range(FIRST_TRIES):
+            try:
+                return _told(opened, None)
+            except StoreError:
+                time.sleep(FIRST_WAIT)  # another process may be just making the tables
         return _told(opened, None)
 
     async def _ring(self, queues: Collection[str]) -> None:

@@ -42,7 +42,7 @@ AT_ONCE = 0.001
 PRIVATE = {
     "DBOS": ("_listening_queues", "_sys_db"),
     "DBOSClient": ("_sys_db",),
-    "Queue": ("_polling_interval_sec", "_worker_concurrency"),
+    "Queue": ("_concurrency", "_limiter", "_polling_interval_sec", "_worker_concurrency"),
     "SystemDatabase": ("_retry_connection_errors", "get_queue", "run_migrations"),
 }
 """Names of DBOS that are used and not public, by the class that has them."""
@@ -124,15 +124,9 @@ class DbosWorker:
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _register(self, name: str) -> None:
-        """Tells DBOS of a queue. It is in its database, so the worker that starts last decides."""
-        queue = self._queues[name]
-        rate = queue.rate and {"limit": max(int(queue.rate.calls), 1), "period": queue.rate.seconds}
-        limits: dict[str, Any] = {
-            "worker_concurrency": min(queue.concurrency, queue.total or queue.concurrency),
-            "global_concurrency": queue.total,
-            "limiter": rate,
-            "polling_interval_sec": DEAF,
-        }
+        """Tells DBOS of a queue. Its database has the settings of the worker that started last, by which the
+        others notice that theirs differ; each keeps to its own."""
+        limits = {**limits_of(self._queues[name]), "polling_interval_sec": DEAF}
         await self._asked(lambda client: client.register_queue(name, **limits))
 
     async def _launched(self, locks: Locks) -> None:
@@ -151,8 +145,8 @@ class DbosWorker:
             }
         )
         DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(_turn)
-        # A limit of this worker's own holds from the first look on.
-        DBOS.listen_queues([] if self._worker.concurrency else list(self._worker.queues))
+        # This worker's own settings hold from the first look on.
+        DBOS.listen_queues([])
         # On the event loop's own thread: workflows then run on this loop.
         DBOS.launch()
         try:
@@ -170,13 +164,14 @@ class DbosWorker:
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     def _adapt(self, dbos: DBOS) -> None:
-        """Has DBOS look for turns when there are some, and take no more of a queue than this worker may."""
+        """Has DBOS look for turns when there are some, and keep to this worker's own settings."""
         database = dbos._sys_db  # pyright: ignore[reportPrivateUsage]
         # DBOS would sleep for up to a minute, and with it all that we have asked.
         database._retry_connection_errors = False  # pyright: ignore[reportPrivateUsage]
         read: Callable[..., Any] = database.get_queue
-        most = self._worker.concurrency
         known: dict[str, tuple[float, Any]] = {}
+        own = {name: limits_of(self._queues[name]) for name in self._worker.queues}
+        told: dict[str, str] = {}
 
         def adapted(name: str, **more: Any) -> Any:
             """Called before each look, in the thread of the queue."""
@@ -189,8 +184,15 @@ class DbosWorker:
                 known[name] = (time.monotonic(), queue)
             if queue is None:
                 return None
-            if most is not None:
-                queue._worker_concurrency = min(most, queue._worker_concurrency or most)
+            if name in own and queue._polling_interval_sec != AT_ONCE:  # it was just read
+                said = _difference(name, own[name], queue)
+                if said and said != told.get(name):
+                    self._note(said)
+                told[name] = said
+                queue._concurrency, queue._limiter = own[name]["global_concurrency"], own[name]["limiter"]
+                queue._worker_concurrency = own[name]["worker_concurrency"]
+                if self._worker.concurrency is not None:
+                    queue._worker_concurrency = min(queue._worker_concurrency, self._worker.concurrency)
             queue._polling_interval_sec = AT_ONCE
             return queue
 
@@ -242,6 +244,32 @@ class DbosWorker:
             await self._asked(partial(_resume, ids, queue))
         if turns:
             self._waking.wake()
+
+
+def limits_of(queue: QueueConfig) -> dict[str, Any]:
+    """Returns the settings of a queue that DBOS keeps to, by its names for them."""
+    rate = queue.rate and {"limit": max(int(queue.rate.calls), 1), "period": queue.rate.seconds}
+    return {
+        "worker_concurrency": min(queue.concurrency, queue.total or queue.concurrency),
+        "global_concurrency": queue.total,
+        "limiter": rate,
+    }
+
+
+def _difference(name: str, own: Mapping[str, Any], there: Any) -> str:
+    """Returns the note on a queue whose settings another worker has otherwise; empty if they are the same."""
+    found = {
+        "concurrency": (own["worker_concurrency"], there._worker_concurrency),
+        "total": (own["global_concurrency"], there._concurrency),
+        "rate": (own["limiter"], there._limiter),
+    }
+    differ = [word for word, (here, other) in found.items() if here != other]
+    if not differ:
+        return ""
+    return (
+        f"a worker that started later has other settings for the queue {name!r} ({', '.join(differ)}): each"
+        " keeps to its own; restart this one to have it take over those of the file"
+    )
 
 
 def _resume(turns: Collection[str], queue: str | None, client: DBOSClient) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/tasks"
 POLL_MS = 500
 STATUSES = {
+    "queued": "working",
     "running": "working",
     "paused": "working",
     "done": "completed",

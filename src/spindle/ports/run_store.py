@@ -42,7 +42,11 @@ class RunStore(Protocol):
         kind: str | None = None,
         name: str | None = None,
     ) -> list[Run]:
-        """Returns runs, the newest first. A negative limit is none."""
+        """Returns runs, the newest first; parts of batches only by their kind. A negative limit is none."""
+        ...
+
+    async def parts(self, prefix: str) -> dict[str, RunStatus]:
+        """Returns the statuses of the parts of batches whose ids begin so, in the order of their ids."""
         ...
 
     async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
@@ -95,8 +99,20 @@ class RunStore(Protocol):
         """Takes over a run that has failed or was cancelled."""
         ...
 
-    async def queued(self, queue: str) -> int:
-        """Returns how many runs wait in a queue."""
+    async def queued(
+        self, queue: str, *, principal: str | None = None, due_by: float | None = None, parts: bool = True
+    ) -> int:
+        """Returns how many runs wait in a queue: of a principal, those that may begin by a time, without the
+        parts of batches."""
+        ...
+
+    async def admit(self, queue: str, principal: str, most: int, now: float) -> list[str]:
+        """Gives the next turn to runs of a principal that are held back in a queue, the first in order, until
+        `most` of its runs execute or are handed over. Returns their ids. One transaction."""
+        ...
+
+    async def held_back(self, now: float) -> list[tuple[str, str]]:
+        """Returns the queues and principals that have runs held back which may begin now."""
         ...
 
     async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:

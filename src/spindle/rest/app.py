@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,7 +30,8 @@ from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
-from spindle.rest.paused import PATH, StoredCall, look_at, result_of
+from spindle.rest.paused import PATH, StoredCall, cancel, look_at, result_of
+from spindle.rest.submitted import placing_of, served_queues, wants_async
 from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import ServingAccess
 from spindle.serving.connecting import ConnectTools
@@ -46,9 +48,12 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.domain.call import Result
+    from spindle.domain.run import Run
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool
+    from spindle.runs.submissions import Placing
 
+T = TypeVar("T")
 logger = logging.getLogger("spindle")
 
 _FILTERS = ("source", "kind", "tag", "filter")
@@ -88,6 +93,7 @@ def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/tools/{name}", "POST", api.call),
         api.route(f"{PATH}/{{run}}", "GET", api.run),
         api.route("/sources/{name}/connect", "POST", api.connect),
+        api.route(f"{PATH}/{{run}}", "DELETE", api.cancel),
     ]
     # It sends whatever such a handler returns, of its own class or not.
     return Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
@@ -138,8 +144,9 @@ class _Api:
         tools = await self._tools(request, ())
         url, token = self._url(request), self._access.wants_token
         made = await asyncio.to_thread(
-            openapi.document, tools, url, wants_token=token, workspace=self._workspace
-        )
+            openapi.document, tools, url, wants_token=token, workspace=self._workspace,
+            queues=served_queues(self._spindle),
+        )  # fmt: skip
         return _document(made)
 
     async def utcp(self, request: Request) -> Response:
@@ -197,7 +204,10 @@ class _Api:
         way = trail.read(request.headers.get(trail.HEADER))
         if self._workspace in way:
             raise LoopError.along(())
+        placing = placing_of(self._spindle, request.query_params, is_async=wants_async(request.headers))
         with trail.following(way):
+            if placing is not None:
+                await self._submitted(name, arguments, options, placing)
             work = self._called(name, arguments, options)
             call = asyncio.create_task(work, name=f"call of {name}")
         # Who goes away before the answer has given the call up.
@@ -234,21 +244,43 @@ class _Api:
             body["consents"] = [pause.details for pause in outcome.pauses]
         return Response(to_json(body, default=str), media_type="application/json")
 
+    async def cancel(self, request: Request) -> Response:
+        """Ends a run of its caller."""
+        run, principal = request.path_params["run"], self._access.principal(request.scope)
+        await cancel(self._spindle, run, principal)
+        return Response(status_code=204)
+
+    async def _submitted(
+        self, name: str, arguments: JsonObject, options: CallOptions, placing: Placing
+    ) -> NoReturn:
+        """Puts a call into a queue, and raises the answer that says so."""
+        submissions = self._spindle.runner.submissions
+
+        async def submitted() -> Run:
+            return await submissions.submit_call(name, arguments, options, placing)
+
+        run = await self._within_quotas(name, arguments, options, submitted)
+        if self._access.audit is not None:
+            self._access.audit.did(options.principal, "run.submit", name)
+        raise StoredCall(run.id, is_queued=run.status == "queued", applied=True)
+
+    async def _within_quotas(
+        self, name: str, arguments: JsonObject, options: CallOptions, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        quotas, principal = self._access.quotas, options.principal
+        if quotas is None:
+            return await work()
+        tool = await self._spindle.show(name) if self._access.shows(principal, name) else None
+        return await quotas.within(principal, tool.name if tool is not None else name, arguments, work)
+
     async def _made(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
         return await result_of(self._spindle, await self._spindle.run(name, arguments, options))
 
     async def _called(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
         connect = await self._connect.find(options.principal, name, self._names)
         if connect is None:
-            if self._access.quotas is None:
-                return await self._made(name, arguments, options)
-            tool = await self._spindle.show(name) if self._access.shows(options.principal, name) else None
-            return await self._access.quotas.within(
-                options.principal,
-                tool.name if tool is not None else name,
-                arguments,
-                lambda: self._made(name, arguments, options),
-            )
+            work = partial(self._made, name, arguments, options)
+            return await self._within_quotas(name, arguments, options, work)
         outcome = await self._spindle.connect(connect.source, options.principal)
         if isinstance(outcome, Finished):
             return outcome.result

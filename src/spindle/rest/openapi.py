@@ -8,8 +8,9 @@ from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
 from spindle.rest.forms import BLOCK_SCHEMA, EVENTS, JSON, PROBLEM_SCHEMA, TEXT, WHOLE, result_schema
-from spindle.rest.paused import PAUSED_SCHEMA
+from spindle.rest.paused import ASYNC, PAUSED_SCHEMA
 from spindle.rest.schemas import COMPONENTS, Components
+from spindle.rest.submitted import PARAMETERS
 from spindle.serving.problems import PROBLEM_TYPE
 from spindle.version import __version__
 
@@ -25,6 +26,11 @@ number of times, and at the end `result` (as `{WHOLE}`) or `error` (as `{PROBLEM
 An error before the first event is an ordinary answer.
 
 Everything that goes wrong is `{PROBLEM_TYPE}` with `status`, `category` and `message`."""
+_ASYNC = f"""
+
+With `Prefer: {ASYNC}` a call is put into a queue and answered with 202 and `Location: /runs/RUN`. A GET
+of that is 202 until the result is there, and a DELETE cancels it; both are for whoever made the call.
+`components/parameters` has what the query of such a call may say. A full queue is 429 with `Retry-After`."""
 
 
 def document(
@@ -34,9 +40,10 @@ def document(
     wants_token: bool,
     workspace: str | None = None,
     title: str = "Spindle",
+    queues: Sequence[str] = (),
 ) -> JsonObject:
-    """`url` is where `spindle serve --rest` is reached, `workspace` the id of the workspace that
-    it serves: whoever reads the document there can tell its own tools."""
+    """`queues` are those that callers may use. `url` is where `spindle serve --rest` is reached, `workspace`
+    the id of the workspace that it serves: whoever reads the document there can tell its own tools."""
     components = Components()
     components.schemas |= {
         "Problem": PROBLEM_SCHEMA,
@@ -45,10 +52,13 @@ def document(
     }
     made: JsonObject = {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": __version__, "description": _ABOUT},
+        "info": {"title": title, "version": __version__, "description": _ABOUT + _ASYNC * bool(queues)},
         "servers": [{"url": url}],
         "tags": [{"name": source} for source in sorted({tool.source for tool in tools})],
-        "paths": {f"/tools/{tool.name}": {"post": _operation(tool, components, workspace)} for tool in tools},
+        "paths": {
+            f"/tools/{tool.name}": {"post": _operation(tool, components, workspace, waits=bool(queues))}
+            for tool in tools
+        },
         "components": {
             "schemas": components.schemas,
             "responses": {
@@ -70,13 +80,26 @@ def document(
             },
         },
     }
+    if queues:
+        made["components"]["parameters"] = _parameters(queues)
     if wants_token:
         made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         made["security"] = [{"token": []}]
     return made
 
 
-def _operation(tool: Tool, components: Components, workspace: str | None) -> JsonObject:
+def _parameters(queues: Sequence[str]) -> JsonObject:
+    """The parameters of a call that does not wait. They are described once and not with each tool: whoever
+    makes tools of this document would take them for arguments."""
+    prefer = {"in": "header", "name": "Prefer", "schema": {"const": ASYNC}}
+    found: JsonObject = {"prefer": prefer}
+    for name, described in PARAMETERS.items():
+        schema = {**described["schema"], "enum": list(queues)} if name == "queue" else described["schema"]
+        found[name] = {"in": "query", "name": name, **described, "schema": schema}
+    return found
+
+
+def _operation(tool: Tool, components: Components, workspace: str | None, *, waits: bool) -> JsonObject:
     spec = tool.spec
     arguments = components.place(tool, "input")
     operation: JsonObject = {
@@ -88,7 +111,7 @@ def _operation(tool: Tool, components: Components, workspace: str | None) -> Jso
         },
         "responses": {
             "200": {"description": "What the tool returned.", "content": _content(tool, components)},
-            **({"202": {"$ref": "#/components/responses/Paused"}} if tool.kind == "flows" else {}),
+            **({"202": {"$ref": "#/components/responses/Paused"}} if waits or tool.kind == "flows" else {}),
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import AuthorizationRequired, NotFoundError, ServerError
+from spindle.errors import AuthorizationRequired, ClientError, NotFoundError, ServerError
 from spindle.listening.response import Response
 from spindle.rest.forms import JSON
 from spindle.runs.outcomes import Finished, Paused
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from spindle.runs.outcomes import OpenPause, Outcome
 
 PATH = "/runs"
+ASYNC = "respond-async"
+"""The preference of a caller who does not wait for the result (RFC 7240)."""
+OPEN = ("queued", "running", "paused")
 ASK_AGAIN = 2
 """Seconds after which to ask again."""
 _FOR_CALLERS = ("url", "webhook", "until", "event", "schema")
@@ -33,7 +36,7 @@ PAUSED_SCHEMA: JsonObject = {
     "required": ["status", "category", "message", "run", "waits_for"],
     "properties": {
         "status": {"const": 202},
-        "category": {"enum": ["paused", "running"]},
+        "category": {"enum": ["paused", "queued", "running"]},
         "message": {"type": "string"},
         "hint": {"type": "string"},
         "run": {"type": "string"},
@@ -59,10 +62,15 @@ PAUSED_SCHEMA: JsonObject = {
 class StoredCall(Exception):  # noqa: N818 - an answer, not a mistake
     """A call that became a run, and waits."""
 
-    def __init__(self, run: str, pauses: tuple[OpenPause, ...]) -> None:
+    def __init__(
+        self, run: str, pauses: tuple[OpenPause, ...] = (), *, is_queued: bool = False, applied: bool = False
+    ) -> None:
+        """`applied`: the caller has asked not to wait, and so it does not."""
         super().__init__(f"the call waits in run {run}")
         self.run = run
         self.pauses = pauses
+        self.is_queued = is_queued
+        self._applied = applied
 
     @property
     def body(self) -> JsonObject:
@@ -75,10 +83,11 @@ class StoredCall(Exception):  # noqa: N818 - an answer, not a mistake
             }
             for pause in self.pauses
         ]
-        message = "; ".join(pause.message for pause in self.pauses) or "the call is at work"
+        at_rest = "the call waits for its turn" if self.is_queued else "the call is at work"
+        message = "; ".join(pause.message for pause in self.pauses) or at_rest
         return {
             "status": 202,
-            "category": "paused" if self.pauses else "running",
+            "category": "paused" if self.pauses else "queued" if self.is_queued else "running",
             "message": message,
             "hint": f"GET {PATH}/{self.run} has the result when it is there",
             "run": self.run,
@@ -88,6 +97,8 @@ class StoredCall(Exception):  # noqa: N818 - an answer, not a mistake
     def response(self) -> Response:
         """The answer: 202, with the place where to look."""
         headers = {"Location": f"{PATH}/{self.run}", "Retry-After": str(ASK_AGAIN)}
+        if self._applied:
+            headers["Preference-Applied"] = ASYNC
         return Response(to_json(self.body, default=str), 202, headers, JSON)
 
 
@@ -108,15 +119,33 @@ async def result_of(spindle: Spindle, outcome: Outcome) -> Result:
 
 
 async def look_at(spindle: Spindle, run_id: str, principal: Principal) -> Result:
-    """Returns the result of a caller's run. Raises StoredCall while there is none, and NotFoundError for the
-    run of another."""
+    """Returns the result of a caller's run. Raises StoredCall while there is none, NotFoundError for one that
+    was cancelled, and for the run of another."""
+    run = await _own(spindle, run_id, principal)
+    if run.status in OPEN:
+        is_queued = run.status == "queued"
+        raise StoredCall(run.id, tuple(await spindle.pauses(run=run.id)), is_queued=is_queued)
+    if run.status == "cancelled":
+        raise NotFoundError(f"run {run.id} was cancelled", hint="make the call again")
+    return await spindle.runner.outcome(run)
+
+
+async def cancel(spindle: Spindle, run_id: str, principal: Principal) -> None:
+    """Ends a caller's run, wherever it is. Raises ClientError for one that has ended, other than by this."""
+    run = await _own(spindle, run_id, principal)
+    if run.status in OPEN:
+        await spindle.runner.cancel(run, "its caller cancelled it")
+        run = await _own(spindle, run_id, principal)
+    if run.status != "cancelled":
+        raise ClientError(f"run {run.id} is {run.status}", hint=f"GET {PATH}/{run.id} has its result")
+
+
+async def _own(spindle: Spindle, run_id: str, principal: Principal) -> Run:
     run = await spindle.store.run(run_id) if run_id else None
     # The store also finds runs by the beginning of their id.
     if run is None or run.id != run_id or run.principal.id != principal.id or run.kind != "call":
         raise NotFoundError(f"there is no run {run_id!r}")
-    if run.status in ("running", "paused"):
-        raise StoredCall(run.id, tuple(await spindle.pauses(run=run.id)))
-    return await spindle.runner.outcome(run)
+    return run
 
 
 async def _is_flow(spindle: Spindle, run: Run) -> bool:

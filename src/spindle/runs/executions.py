@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.host import CallHost
 from spindle.calls.journal import current_journal
+from spindle.domain import trail
 from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import (
@@ -139,6 +140,12 @@ class Executions:
         status, outcome = ("failed", why) if is_failed else ("cancelled", None)
         with contextlib.suppress(RunLostError):  # somebody took it to go on with it
             await self._end(journal, status, outcome, {"category": why.category, "message": why.message})
+
+    async def checked(self, tool: str, arguments: JsonObject, options: CallOptions) -> str:
+        """Returns the name of the tool that a call would reach. Raises what is wrong with the call."""
+        found = await self._caller.find(tool, options.principal)
+        await self._caller.check(found.name, arguments)
+        return found.name
 
     async def call(self, tool: str, arguments: JsonObject, options: CallOptions) -> Outcome:
         """Makes a call that becomes a run if it needs one."""
@@ -287,7 +294,8 @@ class Executions:
         given, kind = journal.given, journal.run.kind
         if kind == "call":
             arguments = await self._read(journal, options) if "words" in given else given["arguments"]
-            return await self._caller.call(given["tool"], arguments, options)
+            with trail.on_kept(given):
+                return await self._caller.call(given["tool"], arguments, options)
         work = own or self._works[kind]
         steps = RunPlace(journal).step(
             kind,

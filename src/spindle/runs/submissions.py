@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from spindle.domain import trail
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import to_json
-from spindle.domain.run import DEFAULT_QUEUE, RECORD, USUAL_PRIORITY, Run, RunEvent
+from spindle.domain.run import DEFAULT_QUEUE, PART, RECORD, USUAL_PRIORITY, Run, RunEvent
 from spindle.errors import (
-    BusyError,
     CallTimeoutError,
     CancelledCallError,
     ClientError,
@@ -30,10 +30,12 @@ from spindle.ports.store import LEASE
 from spindle.runs.executions import kept
 from spindle.runs.journal import closed
 from spindle.runs.outcomes import Paused
+from spindle.runs.shares import QueueShares
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
     from spindle.calls.caller import CallOptions, Clock
+    from spindle.domain.engine import QueueConfig
     from spindle.domain.json_schema import JsonObject
     from spindle.ports.engine import Engine
     from spindle.ports.source import Note
@@ -67,6 +69,15 @@ class Placing:
     """The time before which it does not begin."""
     dedup: str | None = None
     """A key: of those who submit with the same, to the same queue, all get the run of the first."""
+    id: str | None = None
+    """The id that the run gets, where whoever submits it must find it again."""
+
+    def id_for(self, principal: str) -> str:
+        """Returns the id of a run that is submitted so: with a key, that of all with this key."""
+        if self.dedup is None:
+            return self.id or new_id()
+        parts: list[Any] = [self.queue, principal, self.dedup]
+        return hashlib.sha256(to_json(parts)).hexdigest()[:32]
 
 
 class Submissions:
@@ -94,6 +105,7 @@ class Submissions:
         """False when this process is about to end."""
         self._has_left = False
         """True if it was said that runs are left to others."""
+        self._shares = QueueShares(store, clock.now, lambda: self.engine, self._hand_over, note)
         self._turns: set[asyncio.Task[Any]] = set()
         """The turns that are executed here."""
 
@@ -118,10 +130,12 @@ class Submissions:
     ) -> Run:
         """Stores a run and hands it to the engine. Returns it as it stands, when it would survive the death
         of this process. Raises BusyError if its queue is full."""
-        id = new_id() if placing.dedup is None else _id_of(placing, options.principal.id)
-        run, started = await self.prepared(kind, name, given, options, placing, id)
-        if not await self._store.save_run(run, [started]):
-            run = await self._store.run(id) or run  # of the first with this key
+        id = placing.id_for(options.principal.id)
+        run = await self._store.run(id) if placing.dedup is not None else None
+        if run is None:
+            run, started = await self.prepared(kind, name, given, options, placing, id)
+            if not await self._store.save_run(run, [started]):
+                run = await self._store.run(id) or run  # of the first with this key
         await self.hand_to_engine(run)
         return run
 
@@ -132,25 +146,33 @@ class Submissions:
         BusyError if its queue is full."""
         queue = self.engine.queue(placing.queue)
         await self.engine.check()
-        waiting = await self._store.queued(placing.queue) if queue.limit is not None else 0
-        if queue.limit is not None and waiting >= queue.limit:
-            raise BusyError(
-                f"the queue {placing.queue!r} is full: {waiting} runs wait, and {queue.limit} may",
-                hint="try again later, start more workers, or raise `limit` of the queue",
-                retry_after=1.0,
-            )
+        if kind != PART:
+            await self._shares.refuse_full(placing.queue, queue, options.principal.id)
         now = self._clock.now()
         run = Run(
-            name, kind, options.principal, "queued", now, now,
-            id=id, queue=placing.queue, turn=1, priority=placing.priority, not_before=placing.at,
+            name, kind, options.principal, "queued", now, now, id=id, queue=placing.queue,
+            turn=_next_turn(0, queue), priority=placing.priority, not_before=placing.at,
         )  # fmt: skip
         sealed = self._sealer.seal({**kept(given, options), "record": RECORD}, f"run:{id}:started")
         return run, RunEvent(id, "started", now, sealed=sealed)
 
     async def hand_to_engine(self, run: Run) -> None:
-        """Hands a stored run that waits to the engine. Where that fails, a worker finds it later."""
-        if run.status == "queued":
+        """Hands a stored run that waits to the engine, as soon as its principal's share of the queue lets it
+        begin. Where that fails, a worker finds it later."""
+        if run.status != "queued":
+            return
+        if run.turn > 0:
             await self._hand_over(run)
+        elif run.queue is not None:
+            await self._shares.admit(run.queue, run.principal.id)
+
+    async def submit_call(
+        self, tool: str, arguments: JsonObject, options: CallOptions, placing: Placing
+    ) -> Run:
+        """Submits a call of a tool. Raises at once what is wrong with it."""
+        name = await self._executions.checked(tool, arguments, options)
+        given = {"tool": name, "arguments": arguments, trail.FIELD: trail.written(trail.current())}
+        return await self.submit("call", name, given, options, placing)
 
     async def _hand_over(self, run: Run) -> None:
         assert run.queue is not None
@@ -166,9 +188,10 @@ class Submissions:
         run = journal.run
         if run.queue is None or run.queue not in self.engine.queues:
             return False
-        queued = replace(closed(run, "queued", self._clock.now()), turn=run.turn + 1, not_before=at)
+        turn = _next_turn(run.turn, self.engine.queue(run.queue))
+        queued = replace(closed(run, "queued", self._clock.now()), turn=turn, not_before=at)
         await journal.save(queued)
-        await self._hand_over(queued)
+        await self.hand_to_engine(queued)
         return True
 
     async def cancel(self, run: Run, why: str) -> None:
@@ -178,6 +201,7 @@ class Submissions:
             if await self._take_turn(run.id, run.turn):
                 await self._executions.conclude(run.id, error)
                 await self.engine.cancel(turn_id(run.id, run.turn))
+                await self._shares.freed(run)
         elif run.status == "running":
             now = self._clock.now()
             ended = closed(run, "cancelled", now, {"category": error.category, "message": why})
@@ -223,18 +247,18 @@ class Submissions:
         self._turns.add(task)
         try:
             if await self._take_turn(id, number):
-                await self._execute(id)
+                await self._shares.freed(await self._execute(id))
         finally:
             self._turns.discard(task)
 
-    async def _execute(self, id: str) -> None:
+    async def _execute(self, id: str) -> Run:
         journal = await self._executions.load(id)
         if not self._understands(journal):
             await self.hand_over(journal, self._clock.now() + LEFT)
-            return
+            return journal.run
         if journal.known.takeovers >= MAX_TAKEOVERS:
             await self._executions.conclude(id, _deadly(journal.known.takeovers))
-            return
+            return journal.run
         journal.add_event(RunEvent(id, "resumed", self._clock.now()))
         await journal.save()
         queue = self.engine.queue(journal.run.queue or DEFAULT_QUEUE)
@@ -252,6 +276,7 @@ class Submissions:
         else:
             if isinstance(outcome, Paused) and not outcome.pauses and not self.takes_turns:
                 await self._leave(id)
+        return journal.run
 
     def _understands(self, journal: RunJournal) -> bool:
         """False for a run of a newer Spindle, whose workers will take it."""
@@ -299,7 +324,8 @@ class Submissions:
 
     async def recover(self) -> int:
         """Queues runs that nobody has: whose worker stands still, and those that were stored and never handed
-        over. Returns how many there were."""
+        over. Returns how many there were. Those that were held back begin if they may by now."""
+        await self._shares.admit_all()
         found = await self._store.adrift(self._clock.now() - HANDED_OVER, LEASE, ADRIFT_AT_ONCE)
         waiting = {turn_id(run.id, run.turn) for run in found if run.status == "queued"}
         known = await self.engine.unfinished(waiting)
@@ -324,9 +350,10 @@ class Submissions:
         return taken and await self.hand_over(await self._executions.load(run.id))
 
 
-def _id_of(placing: Placing, principal: str) -> str:
-    parts: list[Any] = [placing.queue, principal, placing.dedup]
-    return hashlib.sha256(to_json(parts)).hexdigest()[:32]
+def _next_turn(last: int, queue: QueueConfig) -> int:
+    """Returns the number of the next turn of a run; where principals have shares, that of the last one, as a
+    run that is held back has it."""
+    return abs(last) + 1 if queue.places_of_one is None else -abs(last)
 
 
 def _deadly(times: int) -> ServerError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.options import CallOptions
+from spindle.domain import trail
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object
@@ -19,6 +21,7 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.runs.submissions import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from spindle.ports.store import RunStore
     from spindle.runs.executions import Work
     from spindle.runs.outcomes import OpenPause
+    from spindle.runs.submissions import Submissions
 
 KIND = "task"
 CONTINUES = "io.spindle/continues"
@@ -38,7 +42,7 @@ LOOK_AFTER = 20.0
 """Seconds after which a task that executes elsewhere is looked after again, in case its process has died."""
 
 MAX_LOOKED_AFTER = 10_000
-OPEN: tuple[RunStatus, ...] = ("running", "paused")
+OPEN: tuple[RunStatus, ...] = ("queued", "running", "paused")
 CLOSING = 5.0
 """Seconds that work may take to end when its process does."""
 
@@ -51,7 +55,8 @@ async def work(given: JsonObject, host: CallHost, options: CallOptions) -> Resul
             f"the process that made this call of {given['tool']} ended before its answer came",
             hint="find out if it was done before you make it again",
         )
-    return await host.call(given["tool"], given["arguments"])
+    with trail.on_kept(given):
+        return await host.call(given["tool"], given["arguments"])
 
 
 class RunsTasks(Protocol):
@@ -86,8 +91,11 @@ class TaskState:
 class Tasks:
     """The tasks of a workspace. All that is told of them is in the store."""
 
-    def __init__(self, runner: RunsTasks, store: RunStore, note: Note) -> None:
+    def __init__(self, runner: RunsTasks, submissions: Submissions, store: RunStore, note: Note) -> None:
+        self.queue: Callable[[], str | None] = _no_queue
+        """Says which queue tasks are submitted to; None if this process executes them."""
         self._runner = runner
+        self._submissions = submissions
         self._store = store
         self._note = note
         self._jobs: dict[str, asyncio.Task[Any]] = {}
@@ -95,9 +103,17 @@ class Tasks:
         self._looked_after: BoundedMap[str, float] = BoundedMap(MAX_LOOKED_AFTER)
 
     async def start(self, tool: str, arguments: JsonObject, principal: Principal, most: int) -> TaskState:
-        """Makes a call in the background. Returns when the task would survive the death of this process.
-        Raises RateLimitedError if `most` tasks of the principal are at work, or wait."""
-        return await self._begin({"tool": tool, "arguments": arguments}, principal, most)
+        """Makes a call in the background, by a worker where tasks have a queue. Returns when the task would
+        survive the death of this process. Raises RateLimitedError if `most` tasks of the principal are at
+        work, or wait, or if the queue is full."""
+        given: JsonObject = {"tool": tool, "arguments": arguments}
+        queue = self.queue()
+        if queue is None:
+            return await self._begin(given, principal, most)
+        await self._refuse_too_many(principal, most)
+        given[trail.FIELD] = trail.written(trail.current())
+        run = await self._submissions.submit(KIND, tool, given, CallOptions(principal), Placing(queue))
+        return TaskState(run.id, run, run.created_at)
 
     async def adopt(
         self, tool: str, call: asyncio.Future[Outcome], principal: Principal, most: int
@@ -117,6 +133,14 @@ class Tasks:
     async def _begin(
         self, given: JsonObject, principal: Principal, most: int, own: Work | None = None
     ) -> TaskState:
+        await self._refuse_too_many(principal, most)
+        options = CallOptions(principal)
+        task_id, doing = await self._runner.begin(KIND, given["tool"], given, options, work=own)
+        self._go_on(task_id, doing)
+        run = await self._owned(task_id, principal)
+        return TaskState(task_id, run, run.created_at)
+
+    async def _refuse_too_many(self, principal: Principal, most: int) -> None:
         held = 0
         for status in OPEN:
             held += len(await self._store.runs(limit=most, status=status, principal=principal.id, kind=KIND))
@@ -126,11 +150,6 @@ class Tasks:
                 hint="wait for one to end, answer it, or cancel it",
                 retry_after=1.0,
             )
-        options = CallOptions(principal)
-        task_id, doing = await self._runner.begin(KIND, given["tool"], given, options, work=own)
-        self._go_on(task_id, doing)
-        run = await self._owned(task_id, principal)
-        return TaskState(task_id, run, run.created_at)
 
     def _go_on(self, run_id: str, doing: Coroutine[Any, Any, Any]) -> None:
         async def job() -> None:
@@ -180,8 +199,8 @@ class Tasks:
             return error
 
     def _look_after(self, run: Run) -> None:
-        """Goes on with a run whose process has died, or was told to stop."""
-        if run.status == "running" and (run.lease or 0.0) > 0:
+        """Goes on with a run whose process has died, or was told to stop. Workers look after their own."""
+        if run.queue is not None or (run.status == "running" and (run.lease or 0.0) > 0):
             return
         loop = asyncio.get_running_loop()
         if run.id in self._jobs or loop.time() - self._looked_after.get(run.id, -LOOK_AFTER) < LOOK_AFTER:
@@ -221,6 +240,10 @@ class Tasks:
         for job in jobs.values():
             job.cancel()
         await asyncio.gather(*jobs.values(), return_exceptions=True)
+
+
+def _no_queue() -> None:
+    """The queue of tasks where there is no engine."""
 
 
 def _continued_in(outcome: Result | SpindleError) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +32,8 @@ async def work(
     until_empty: bool = False,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Executes runs of these queues until it is cancelled, or with `until_empty` until none waits. When it is
-    cancelled, steps in flight end, and other workers go on with the runs."""
+    """Executes runs of these queues until it is cancelled, or with `until_empty` until none waits that may
+    begin. When it is cancelled, steps in flight end, and other workers go on with the runs."""
     submissions = app.runner.submissions
     for name in queues:
         submissions.engine.queue(name)  # raises if there is no such queue
@@ -69,7 +70,7 @@ async def work(
 async def _until_empty(app: Spindle, queues: Collection[str]) -> None:
     while True:
         await asyncio.sleep(LOOK_IF_EMPTY)
-        waiting = [await app.store.queued(name) for name in queues]
+        waiting = [await app.store.queued(name, due_by=time.time()) for name in queues]
         if any(waiting) or app.runner.submissions.is_busy or await app.flows.schedules.is_due():
             continue
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.domain.run import PART, Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError
 from spindle.stores.run_rows import EVENT, PAUSE, RUN, pause_from_row, run_from_row
 from spindle.stores.sql import NO_LIMIT, SqlQueries, insert, select
@@ -36,9 +36,18 @@ class SqlRuns(SqlQueries):
         }
         return [run_from_row(row, self._seal) for row in await self._rows(_SELECT_RUNS, values)]
 
-    async def queued(self, queue: str) -> int:
-        query = "SELECT count(*) FROM {schema}.runs WHERE queue = :queue AND status = 'queued'"
-        return (await self._rows(query, {"queue": queue}))[0][0]
+    async def queued(
+        self, queue: str, *, principal: str | None = None, due_by: float | None = None, parts: bool = True
+    ) -> int:
+        values = {"queue": queue, "principal": principal, "due_by": due_by, "parts": parts}
+        return (await self._rows(_COUNT_QUEUED, values))[0][0]
+
+    async def parts(self, prefix: str) -> dict[str, RunStatus]:
+        values = {"first": prefix, "last": f"{prefix}\U0010ffff"}
+        return dict(await self._rows(_SELECT_PARTS, values))
+
+    async def held_back(self, now: float) -> list[tuple[str, str]]:
+        return [(queue, principal) for queue, principal in await self._rows(_SELECT_HELD_BACK, {"now": now})]
 
     async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
         values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
@@ -73,7 +82,7 @@ _SELECT_RUNS = f"""
     {_SELECT_RUN}
     WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)
       AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
-      AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+      AND (CAST(:kind AS TEXT) IS NULL AND kind <> '{PART}' OR kind = :kind)
       AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     ORDER BY number DESC LIMIT :limit
 """
@@ -97,10 +106,34 @@ OWN_RUN = f"""
 """  # noqa: S608 - only constants
 TAKE_TURN = f"{OWN_RUN} AND turn = :turn AND status IN ('queued', 'running')"
 TAKE_ENDED = f"{OWN_RUN} AND status IN ('failed', 'cancelled')"
+_SELECT_PARTS = f"""
+    SELECT id, status FROM {{schema}}.runs
+    WHERE id >= :first AND id < :last AND kind = '{PART}' ORDER BY id
+"""  # noqa: S608 - only constants
+_COUNT_QUEUED = f"""
+    SELECT count(*) FROM {{schema}}.runs
+    WHERE queue = :queue AND status = 'queued' AND (:parts OR kind <> '{PART}')
+      AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
+      AND (CAST(:due_by AS DOUBLE PRECISION) IS NULL OR not_before IS NULL OR not_before <= :due_by)
+"""  # noqa: S608 - only constants
+_HELD_BACK = "status = 'queued' AND turn <= 0 AND (not_before IS NULL OR not_before <= :now)"
+_SELECT_HELD_BACK = (
+    f"SELECT DISTINCT queue, principal FROM {{schema}}.runs WHERE queue IS NOT NULL AND {_HELD_BACK}"  # noqa: S608
+)
+COUNT_ADMITTED = """
+    SELECT count(*) FROM {schema}.runs WHERE queue = :queue AND principal = :principal
+        AND (status = 'running' OR status = 'queued' AND turn > 0)
+"""
+ADMIT = f"""
+    UPDATE {{schema}}.runs SET turn = 1 - turn, updated_at = :now
+    WHERE id IN (SELECT id FROM {{schema}}.runs WHERE queue = :queue AND principal = :principal
+        AND {_HELD_BACK} ORDER BY priority, number LIMIT :free)
+    RETURNING id
+"""  # noqa: S608 - only constants
 SELECT_ADRIFT = f"""
     {_SELECT_RUN}
     WHERE queue IS NOT NULL AND (status = 'running' AND {{is_dead}} OR status = 'queued'
-        AND updated_at < :before AND (not_before IS NULL OR not_before < :before))
+        AND turn > 0 AND updated_at < :before AND (not_before IS NULL OR not_before < :before))
     ORDER BY updated_at LIMIT :limit
 """
 INSERT_EVENT = f"{insert('run_events', EVENT)} ON CONFLICT DO NOTHING"

@@ -12,7 +12,9 @@ from spindle.ports.store import Claim
 from spindle.stores.rows import storable
 from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_from_row, run_row
 from spindle.stores.sql_runs import (
+    ADMIT,
     ANSWER_PAUSE,
+    COUNT_ADMITTED,
     INSERT_EVENT,
     INSERT_PAUSE,
     LOOK_AT_HELD,
@@ -94,6 +96,17 @@ class SqliteRuns(SqliteQueries, SqlRuns):
 
     async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(TAKE_ENDED, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
+
+    async def admit(self, queue: str, principal: str, most: int, now: float) -> list[str]:
+        values = {"queue": queue, "principal": storable(principal), "now": now}
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            (admitted,) = db.execute(sql(COUNT_ADMITTED), values).fetchone()
+            return [
+                id for (id,) in db.execute(sql(ADMIT), {**values, "free": max(most - admitted, 0)}).fetchall()
+            ]
+
+        return await self._writer.run(work)
 
     async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
         values = {"before": before, "lease": lease, "limit": limit}

@@ -11,7 +11,9 @@ from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_from_row, run_row
 from spindle.stores.sql_runs import (
+    ADMIT,
     ANSWER_PAUSE,
+    COUNT_ADMITTED,
     INSERT_EVENT,
     INSERT_PAUSE,
     LEASE_END,
@@ -85,6 +87,17 @@ class PostgresRuns(PostgresQueries, SqlRuns):
 
         return await self._db.transaction(work)
 
+    async def admit(self, queue: str, principal: str, most: int, now: float) -> list[str]:
+        values = {"queue": queue, "principal": principal, "now": now}
+
+        async def work(it: Statements) -> list[str]:
+            # One at a time for each principal and queue: what is counted stays so until the commit.
+            await it.rows(_LOCK_SHARE, values)
+            ((admitted,),) = await it.rows(COUNT_ADMITTED, values)
+            return [id for (id,) in await it.rows(ADMIT, {**values, "free": max(most - admitted, 0)})]
+
+        return await self._db.transaction(work)
+
     async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
         found = await self._rows(_ADRIFT, {"before": before, "limit": limit})
         return [run_from_row(row, self._seal) for row in found]
@@ -142,6 +155,7 @@ _TAKE_RUN = f"""
         (lease_until <= {{now}} OR (owner = :owner AND updated_at = :now))))
 """
 _ADRIFT = SELECT_ADRIFT.replace("{is_dead}", "lease_until <= {now}")
+_LOCK_SHARE = "SELECT pg_advisory_xact_lock(hashtextextended(CAST(:queue AS TEXT) || ' ' || :principal, 0))"
 _IS_TAKEN = "SELECT 1 FROM {schema}.runs WHERE id = :id AND owner = :owner AND updated_at = :now"
 _LOCK_PAUSE = "SELECT run, state, expires_at, answer FROM {schema}.pauses WHERE token = %s FOR UPDATE"
 _RENEW = f"""

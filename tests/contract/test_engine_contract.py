@@ -205,6 +205,8 @@ class TestSettings:
         executed = Executed()
         executed.may_end.clear()
         async with working(engine, executed, "narrow"):
+            await engine.submit(RunTurn("first", 1, "narrow"))
+            await executed.until(1)
             # As a worker with another file does when it starts.
             later = open_engine(own, "somewhere", None, tmp_path, notes.append)
             assert isinstance(later, DbosEngine)
@@ -216,7 +218,7 @@ class TestSettings:
                 while not notes:
                     await asyncio.sleep(0.05)
             executed.may_end.set()
-            await executed.until(3)
+            await executed.until(4)
             await later.close()
         await engine.close()
         assert executed.most_at_once == 1

@@ -26,6 +26,7 @@ from spindle.runs.journal import RunJournal, closed
 from spindle.runs.leases import RunLeases
 from spindle.runs.outcomes import Finished, Outcome, Paused, opened, written
 from spindle.runs.places import RunPlace
+from spindle.runs.record import kept
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -376,16 +377,6 @@ class Executions:
         journal.run = closed(journal.run, "paused", now)
         replaced = [_no_longer_asked(pause) for pause in journal.replaced]
         await journal.save(journal.run, [*journal.asked.values(), *replaced])
-
-
-def kept(given: JsonObject, options: CallOptions) -> JsonObject:
-    """Returns what another process needs to continue a run: what it was given, and how."""
-    return {
-        **given,
-        "timeout": options.timeout,
-        "use_cache": options.use_cache,
-        "raise_tool_errors": options.raise_tool_errors,
-    }
 
 
 def _again(end: Result | BaseException) -> Result:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle import errors
 from spindle.domain.call import Result
-from spindle.errors import ServerError, SpindleError
+from spindle.errors import NotFoundError, ServerError, SpindleError
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Pause, PauseKind
+    from spindle.ports.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +138,11 @@ def read(outcome: JsonObject) -> Result:
     error = known(message, **fields)
     error.retryable = retryable
     raise error
+
+
+async def outcome_of(store: RunStore, sealer: Sealer, id: str) -> Result:
+    """Returns the result of a run that has ended; raises the error if it failed."""
+    for event in reversed(await store.history(id)):
+        if event.kind == "ended" and event.sealed is not None:
+            return read(sealer.open(event.sealed, f"run:{id}:ended"))
+    raise NotFoundError(f"how run {id} ended was not recorded")

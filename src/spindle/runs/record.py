@@ -10,6 +10,8 @@ from spindle.domain.json_schema import is_object
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
+    from spindle.calls.options import CallOptions
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import RunEvent
 
 _LATER = re.compile(r"~\d+$")
@@ -66,3 +68,13 @@ class RunRecord:
         self.outcomes = {place: event for place, event in self.outcomes.items() if not failed(event)}
         notes = [event for event in history if event.kind == "note" and event.path in self.noted]
         self.noted -= {event.path for event in notes if failed(event)}
+
+
+def kept(given: JsonObject, options: CallOptions) -> JsonObject:
+    """Returns what another process needs to continue a run: what it was given, and how."""
+    return {
+        **given,
+        "timeout": options.timeout,
+        "use_cache": options.use_cache,
+        "raise_tool_errors": options.raise_tool_errors,
+    }

@@ -21,8 +21,9 @@ from spindle.errors import (
 from spindle.remedies import Remedy
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
-from spindle.runs.executions import Executions, Work, kept
-from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
+from spindle.runs.executions import Executions, Work
+from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, outcome_of
+from spindle.runs.record import kept
 from spindle.runs.submissions import Submissions
 from spindle.runs.tasks import KIND as TASK
 from spindle.runs.tasks import Tasks
@@ -363,10 +364,7 @@ class Runner:
 
     async def outcome(self, run: Run) -> Result:
         """Returns the result of a run that has ended; raises the error if it failed."""
-        for event in reversed(await self._store.history(run.id)):
-            if event.kind == "ended" and event.sealed is not None:
-                return read(self._sealer.open(event.sealed, f"run:{run.id}:ended"))
-        raise NotFoundError(f"how run {run.id} ended was not recorded")
+        return await outcome_of(self._store, self._sealer, run.id)
 
     async def _check_waiting(self, pause: Pause) -> None:
         if pause.state != "waiting":

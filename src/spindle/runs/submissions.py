@@ -27,9 +27,9 @@ from spindle.errors import (
 )
 from spindle.ports.engine import RunTurn, turn_id
 from spindle.ports.store import LEASE
-from spindle.runs.executions import kept
 from spindle.runs.journal import closed
 from spindle.runs.outcomes import Paused
+from spindle.runs.record import kept
 from spindle.runs.shares import QueueShares
 
 if TYPE_CHECKING:

@@ -27,14 +27,14 @@ from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
-from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY, Run
+from spindle.domain.run import DEFAULT_QUEUE, PART, USUAL_PRIORITY, Run
 from spindle.domain.tool import Tool, ToolList
 from spindle.engines.open import open_engine
 from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.connecting import Connecting
+from spindle.runs.placing import Placing
 from spindle.runs.runner import Runner
-from spindle.runs.submissions import Placing
 from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
@@ -374,6 +374,7 @@ async def build(
         agent_parts = WorkspaceAgents(catalog, visible, kept, sealer)
         connecting = Connecting(catalog, visible)
         works = {"flow": flow_parts.work, "agent": agent_parts.work, "connect": connecting.work}
+        works[PART] = flow_parts.work
 
         def engine() -> Engine:
             address = loaded.store_address(os.environ if environ is None else environ)

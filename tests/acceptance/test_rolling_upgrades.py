@@ -13,7 +13,8 @@ from servers.running import PATIENCE
 from servers.workers import Place, WorkerProcess, flow, until_it_is, worker, workspace
 from spindle.app import Spindle
 from spindle.calls.options import DEFAULT_OPTIONS
-from spindle.runs.submissions import LEFT, Placing
+from spindle.runs.placing import Placing
+from spindle.runs.submissions import LEFT
 from spindle.serving.working import work
 from spindle.stores.postgres.address import parse
 

@@ -20,7 +20,7 @@ from spindle.domain.engine import QueueConfig
 from spindle.domain.identity import Principal
 from spindle.domain.run import Run
 from spindle.errors import BusyError, NotFoundError
-from spindle.runs.submissions import Placing
+from spindle.runs.placing import Placing
 from spindle.serving.working import work
 
 SETTINGS = "[engine.queues.fair]\ntotal = 4\nlimit = 40\nshare = 0.5\n"

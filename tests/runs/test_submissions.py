@@ -18,7 +18,8 @@ from spindle.domain.run import Run, RunEvent
 from spindle.engines.dbos import DbosEngine
 from spindle.errors import StoreError
 from spindle.ports.engine import RunTurn
-from spindle.runs.submissions import HANDED_OVER, MAX_TAKEOVERS, Placing
+from spindle.runs.placing import Placing
+from spindle.runs.submissions import HANDED_OVER, MAX_TAKEOVERS
 from spindle.serving.working import work
 
 SETTINGS = "[engine.queues.default]\nretries = 2\nbackoff = 0.05\n"

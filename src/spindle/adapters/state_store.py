@@ -19,7 +19,7 @@ from spindle.adapters.plain_runs import plain, plain_run, to_event, to_pause, to
 from spindle.domain.call import new_id
 from spindle.domain.identity import Secret
 from spindle.domain.json_schema import JsonObject, canonical, from_json, to_json
-from spindle.domain.run import PART, Pause, Run, RunEvent, RunStatus
+from spindle.domain.run import PART, EventKind, Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError, StoreError
 
 if TYPE_CHECKING:
@@ -196,8 +196,9 @@ class RunsIn:
     def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
         return None
 
-    async def history(self, run: str) -> list[RunEvent]:
-        return [event for event in (await self._read()).events if event.run == run]
+    async def history(self, run: str, kind: EventKind | None = None) -> list[RunEvent]:
+        events = (await self._read()).events
+        return [event for event in events if event.run == run and kind in (None, event.kind)]
 
     async def pause(self, token: str) -> Pause | None:
         return (await self._read()).pauses.get(token)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from spindle.agents.workspace import WorkspaceAgents
     from spindle.domain.run import Run
     from spindle.runs.outcomes import Outcome
+    from spindle.runs.placing import Placing
     from spindle.runs.runner import Runner
-    from spindle.runs.submissions import Placing
 
 Hear = Callable[[AgentEvent], None]
 
@@ -125,7 +125,7 @@ class Agent:
     ) -> Run:
         """Submits a task to a queue, where `spindle worker` works on it, and returns its run as it stands.
         `placing` says which queue, and when."""
-        from spindle.runs.submissions import Placing
+        from spindle.runs.placing import Placing
 
         if self._definition.model is None:
             raise ConfigurationError(

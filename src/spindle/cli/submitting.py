@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from spindle.cli.context import CliContext
     from spindle.domain.run import Run
-    from spindle.runs.submissions import Placing
+    from spindle.runs.placing import Placing
 
 MAX_PRIORITY = 1_000_000
 _PLACING = ("queue", "priority", "at", "dedup")
@@ -64,7 +64,7 @@ def refuse_mixed(options: Mapping[str, Any]) -> None:
 
 def placing_of(options: Mapping[str, Any]) -> Placing:
     """Returns how the run is to be submitted."""
-    from spindle.runs.submissions import Placing
+    from spindle.runs.placing import Placing
 
     return Placing(**{name: options[name] for name in _PLACING if options[name] is not None})
 

@@ -126,7 +126,7 @@ class DbosWorker:
     async def _register(self, name: str) -> None:
         """Tells DBOS of a queue. Its database has the settings of the worker that started last, by which the
         others notice that theirs differ; each keeps to its own."""
-        limits = {**limits_of(self._queues[name]), "polling_interval_sec": DEAF}
+        limits: dict[str, Any] = {**limits_of(self._queues[name]), "polling_interval_sec": DEAF}
         await self._asked(lambda client: client.register_queue(name, **limits))
 
     async def _launched(self, locks: Locks) -> None:

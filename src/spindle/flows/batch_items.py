@@ -36,7 +36,10 @@ class BatchItems:
         self._id = id
         self._batch = batch
         self._shown = shown
-        self._outcomes: list[Any] = []
+        self.outcomes: list[Any] = []
+        """By place, a NodeDone, a NodeFailure, or MISSING for one that was not begun."""
+        self.is_spread = False
+        """True if workers did them, whose runs have the record of each."""
         self._seconds = [0.0] * len(shown)
         """The time that each has taken in this process."""
 
@@ -46,7 +49,7 @@ class BatchItems:
         """Does the work for each, and returns the results together. Raises Interruption where one waits for a
         person, when those that are begun have ended."""
         batch = self._batch
-        outcomes = self._outcomes = [MISSING] * len(prepared)
+        outcomes = self.outcomes = [MISSING] * len(prepared)
         has_failed = False
         asked: Interruption | None = None
 
@@ -70,21 +73,22 @@ class BatchItems:
         await running.each(one, list(enumerate(prepared)), batch.concurrency)
         if asked is not None:
             raise asked
-        return self._gathered()
+        return self.gathered()
 
     def told(self) -> JsonObject:
         """Returns what became of them, in a few lines however many they are."""
         failures = [
             (index, outcome)
-            for index, outcome in enumerate(self._outcomes)
+            for index, outcome in enumerate(self.outcomes)
             if isinstance(outcome, NodeFailure)
         ]
         slowest = heapq.nlargest(SLOWEST, enumerate(self._seconds), key=lambda item: item[1])
         facts: JsonObject = {
             "total": len(self._shown),
             "failed": len(failures),
-            "not_begun": sum(outcome is MISSING for outcome in self._outcomes),
+            "not_begun": sum(outcome is MISSING for outcome in self.outcomes),
             "slowest": [{"index": index, "duration": round(seconds, 6)} for index, seconds in slowest],
+            "spread": self.is_spread,
             "first_failures": [
                 {"index": index, "message": failure.error.message[:MAX_MESSAGE]}
                 for index, failure in failures[:FAILURES]
@@ -94,14 +98,15 @@ class BatchItems:
 
     def each(self) -> Iterator[tuple[int, Any, Any, JsonObject | None, float]]:
         """Yields of each that was begun its place, its inputs, its result, its error and its time."""
-        for index, outcome in enumerate(self._outcomes):
+        for index, outcome in enumerate(self.outcomes):
             if outcome is not MISSING:
                 is_failure = isinstance(outcome, NodeFailure)
                 error, value = (outcome.told(), None) if is_failure else (None, outcome.value)
                 yield index, self._shown[index], value, error, self._seconds[index]
 
-    def _gathered(self) -> NodeDone | NodeFailure:
-        outcomes, batch = self._outcomes, self._batch
+    def gathered(self) -> NodeDone | NodeFailure:
+        """Returns the results together, or the failure of the batch."""
+        outcomes, batch = self.outcomes, self._batch
         # With arguments as they are recorded: what is secret in them does not belong into errors.
         failed: list[JsonObject] = [
             {"index": index, "arguments": self._shown[index], "error": outcome.told()}
@@ -128,6 +133,6 @@ class BatchItems:
         key = f"{self._id}.{CONTENT}"
         found: list[Any] = [
             outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
-            for outcome in self._outcomes
+            for outcome in self.outcomes
         ]
         return {key: found} if any(found) else None

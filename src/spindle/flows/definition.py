@@ -48,6 +48,8 @@ class Batch:
     """True: continue when items fail. Their results are null, and `failed` lists them."""
     reduce: Any = None
     """A value with templates over `results`, the list of results, which is the output instead of the list."""
+    spread: bool | int = False
+    """In a submitted run: done by all workers, in parts of so many items; True: as many as suit the list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class _AnsweredNode(WorkspaceNode):
     """A node whose output is the answer of a model or of an agent."""
 
     kind: ClassVar[Literal["model", "agent"]]
+    can_spread = True
 
     def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> JsonObject:
         lookup = SharedLookup(shared, item)

@@ -30,7 +30,7 @@ from spindle.errors import (
 )
 from spindle.flows.library import ENDINGS, is_pipe
 from spindle.ports.schedule_store import ScheduleStore
-from spindle.runs.submissions import Placing
+from spindle.runs.placing import Placing
 from spindle.runs.ticks import ticks_of
 
 if TYPE_CHECKING:

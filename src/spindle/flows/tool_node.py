@@ -40,6 +40,7 @@ class ToolNode(WorkspaceNode):
     """A tool by its name. Its arguments are its params, then those that `inputs` maps, then the shared
     keys of their names. Its output is left under its id and its natural keys, renamed by `outputs`."""
 
+    can_spread = True
     _found: Tool | None = None
     """The tool of this visit."""
 

@@ -150,7 +150,7 @@ class Recording:
         observe = observer.get()
         if observe is not None:
             observe(event)
-        report = self._equip(node, visit)
+        report = self.equip(node, visit)
         before = dict(shared) if is_object(shared) and not isinstance(node, WorkspaceNode) else None
         began = time.perf_counter()
         action: Any = None
@@ -248,7 +248,8 @@ class Recording:
 
     # --- helpers of its own
 
-    def _equip(self, node: BaseNode, visit: int) -> Report:
+    def equip(self, node: BaseNode, visit: int) -> Report:
+        """Gives a node what it needs for one visit."""
         if not isinstance(node, WorkspaceNode):
             report = self._reports[id(node)] = Report()
             return report
@@ -294,8 +295,10 @@ class Recording:
         is_reduced = isinstance(node, WorkspaceNode) and node.definition.batch is not None and (
             node.definition.batch.reduce is not None
         )  # fmt: skip
-        if isinstance(node, FlowNode) or not (
-            is_reduced or _is_left_out(event.inputs) or _is_left_out(event.output)
+        if (
+            isinstance(node, FlowNode)
+            or items.is_spread
+            or not (is_reduced or _is_left_out(event.inputs) or _is_left_out(event.output))
         ):
             return
         for index, given, output, error, duration in items.each():

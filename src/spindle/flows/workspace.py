@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from spindle.flows.trace import NodeEvent, Observe
     from spindle.ports.store import CacheStore, RunStore
     from spindle.runs.outcomes import Outcome
+    from spindle.runs.placing import Placing
     from spindle.runs.runner import Runner
-    from spindle.runs.submissions import Placing
 
 KIND = "flow"
 MAX_NAME = 80
@@ -66,8 +66,7 @@ class WorkspaceFlows:
         self._root = root
         self._known = {flow.name: flow for flow in flows}
         self._cache = cache
-        self._store = store
-        self._sealer = sealer
+        self._store, self._sealer = store, sealer
         self._caller = caller
         self._now = now
 
@@ -264,11 +263,14 @@ class WorkspaceFlows:
             observer.reset(token)
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
-        """Executes a run from its record, when it is resumed."""
+        """Executes a run, or a part of one, from its record."""
         from spindle.flows.build import build
         from spindle.flows.check.before import refuse_broken
+        from spindle.flows.part_work import work_on_part
         from spindle.flows.text.document import from_record
 
+        if "prepared" in given:
+            return await work_on_part(given, host, options, self._pure)
         if "text" in given:
 
             async def read(_: Host) -> JsonObject | None:

@@ -4,7 +4,7 @@ failures, and outputs in the shared store. Each kind says what it is given, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,16 +27,18 @@ from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
 from spindle.flows.node_done import NodeDone
+from spindle.flows.run_context import RunContext
 from spindle.flows.secrets import note_derived
 from spindle.flows.shared import SharedLookup, write_output
+from spindle.flows.spread import over_workers
 from spindle.flows.templates import render
 from spindle.flows.visits import Report
+from spindle.runs.parts import spreading
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from spindle.domain.call import Host
-    from spindle.flows.run_context import RunContext
 
 _NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)`"
 
@@ -45,6 +47,8 @@ class WorkspaceNode(Node):
     """A node that needs a workspace to run in. The workspace records its calls and questions."""
 
     remembers = False
+    can_spread = False
+    """True if what the work is given is all that another process needs to do it."""
     _approval_message = ""
 
     def __init__(self, definition: NodeDefinition) -> None:
@@ -153,7 +157,20 @@ class WorkspaceNode(Node):
         if batch is None:
             return await self._attempts(prepared, running)
         self.report.batch = BatchItems(str(self.id), batch, self.report.inputs)
+        parts = spreading.get() if batch.spread else None
+        if parts is not None and self.can_spread:
+            return await over_workers(self, self.report.batch, prepared, parts)
         return await self.report.batch.run(self._attempts, prepared, running)
+
+    async def do_part(self, prepared: Sequence[Any]) -> BatchItems:
+        """Does items of a batch that another process has prepared, and returns what became of them. Raises
+        Interruption where one waits for a person."""
+        assert self.definition.batch is not None
+        await self._meet()
+        shown = [self._shown(given) for given in prepared]
+        items = BatchItems(str(self.id), self.definition.batch, shown)
+        await items.run(self._attempts, prepared, RunContext(host=self._host()))
+        return items
 
     def _refusal(self, prepared: Any) -> NodeFailure | None:
         """Returns the failure of a node that a person did not approve. Raises ApprovalRequired until somebody

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.domain.run import EventKind, Pause, Run, RunEvent, RunStatus
 
 LEASE = 30.0
 """Seconds without a sign of life after which others may take what a process holds; longer only if all do."""
@@ -58,8 +58,8 @@ class RunStore(Protocol):
         to."""
         ...
 
-    async def history(self, run: str) -> list[RunEvent]:
-        """Returns a run's events in the order in which they were saved."""
+    async def history(self, run: str, kind: EventKind | None = None) -> list[RunEvent]:
+        """Returns a run's events, all or those of a kind, in the order in which they were saved."""
         ...
 
     async def pause(self, token: str) -> Pause | None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from spindle.domain.run import Run
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool
-    from spindle.runs.submissions import Placing
+    from spindle.runs.placing import Placing
 
 T = TypeVar("T")
 logger = logging.getLogger("spindle")

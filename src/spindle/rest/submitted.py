@@ -11,7 +11,7 @@ from spindle.domain.moments import seconds_in
 from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY
 from spindle.errors import ConfigurationError, InvalidArgumentsError, PermissionDeniedError, did_you_mean
 from spindle.rest.paused import ASYNC
-from spindle.runs.submissions import Placing
+from spindle.runs.placing import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -142,7 +142,7 @@ def read(outcome: JsonObject) -> Result:
 
 async def outcome_of(store: RunStore, sealer: Sealer, id: str) -> Result:
     """Returns the result of a run that has ended; raises the error if it failed."""
-    for event in reversed(await store.history(id)):
-        if event.kind == "ended" and event.sealed is not None:
+    for event in reversed(await store.history(id, "ended")):
+        if event.sealed is not None:
             return read(sealer.open(event.sealed, f"run:{id}:ended"))
     raise NotFoundError(f"how run {id} ended was not recorded")

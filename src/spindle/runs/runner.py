@@ -64,7 +64,7 @@ class Runner:
         self._clock = clock
         known = {**(works or {}), TASK: task_work}
         self._executions = Executions(caller, store, sealer, note, clock, known)
-        self.submissions = Submissions(self._executions, store, sealer, clock, self.go_on, note, engine)
+        self.submissions = Submissions(self._executions, store, sealer, clock, self, note, engine)
         self.tasks = Tasks(self, self.submissions, store, note)
         self.due = DueRuns(self, store, clock.now, note)
         self.owner = self._executions.owner

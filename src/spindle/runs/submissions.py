@@ -7,15 +7,12 @@ The store has each run as it stands before the engine hears of it. So what was h
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spindle.domain import trail
-from spindle.domain.call import new_id
-from spindle.domain.json_schema import to_json
-from spindle.domain.run import DEFAULT_QUEUE, PART, RECORD, USUAL_PRIORITY, Run, RunEvent
+from spindle.domain.run import DEFAULT_QUEUE, PART, RECORD, Run, RunEvent
 from spindle.errors import (
     CallTimeoutError,
     CancelledCallError,
@@ -29,6 +26,8 @@ from spindle.ports.engine import RunTurn, turn_id
 from spindle.ports.store import LEASE
 from spindle.runs.journal import closed
 from spindle.runs.outcomes import Paused
+from spindle.runs.parts import BatchParts, RunParts, ids_of, orphaned, spreading
+from spindle.runs.placing import Placing
 from spindle.runs.record import kept
 from spindle.runs.shares import QueueShares
 
@@ -55,29 +54,12 @@ LEFT: Final = 2.0
 ADRIFT_AT_ONCE: Final = 200
 MAX_BACKOFF: Final = 3600.0
 
-GoOn = Callable[["RunJournal"], Awaitable["Outcome"]]
 
+class ContinuesRuns(Protocol):
+    """The part of a Runner that is needed here."""
 
-@dataclass(frozen=True, slots=True)
-class Placing:
-    """The queue of a run, and its place in it."""
-
-    queue: str = DEFAULT_QUEUE
-    priority: int = USUAL_PRIORITY
-    """A smaller number is sooner."""
-    at: float | None = None
-    """The time before which it does not begin."""
-    dedup: str | None = None
-    """A key: of those who submit with the same, to the same queue, all get the run of the first."""
-    id: str | None = None
-    """The id that the run gets, where whoever submits it must find it again."""
-
-    def id_for(self, principal: str) -> str:
-        """Returns the id of a run that is submitted so: with a key, that of all with this key."""
-        if self.dedup is None:
-            return self.id or new_id()
-        parts: list[Any] = [self.queue, principal, self.dedup]
-        return hashlib.sha256(to_json(parts)).hexdigest()[:32]
+    async def go_on(self, journal: RunJournal) -> Outcome: ...
+    async def resume(self, token: str) -> Outcome: ...
 
 
 class Submissions:
@@ -89,7 +71,7 @@ class Submissions:
         store: RunStore,
         sealer: Sealer,
         clock: Clock,
-        go_on: GoOn,
+        runner: ContinuesRuns,
         note: Note,
         engine: Callable[[], Engine] | None,
     ) -> None:
@@ -97,7 +79,8 @@ class Submissions:
         self._store = store
         self._sealer = sealer
         self._clock = clock
-        self._go_on = go_on
+        self._runner = runner
+        self._parts = BatchParts(self, runner.resume, store, sealer, note)
         self._note = note
         self._open_engine = engine
         self._engine: Engine | None = None
@@ -208,6 +191,7 @@ class Submissions:
             await self._store.save_run(ended, [RunEvent(run.id, "ended", now)])
         else:
             await self._executions.give_up(run.id, why)
+        await self._parts.cancel(ids_of(run.id), why)
 
     async def retry(self, id: str, at: float | None = None) -> Outcome | None:
         """Lets a run go on that failed or was cancelled: steps that are done are not made again, those that
@@ -224,7 +208,7 @@ class Submissions:
         if await self.hand_over(journal, at):
             return None
         await journal.save()
-        return await self._go_on(await self._executions.load(id))
+        return await self._runner.go_on(await self._executions.load(id))
 
     # --- executing
 
@@ -247,24 +231,37 @@ class Submissions:
         self._turns.add(task)
         try:
             if await self._take_turn(id, number):
-                await self._shares.freed(await self._execute(id))
+                journal = await self._execute(id)
+                if journal.run.kind == PART:
+                    await self._parts.ended(journal.given)
+                await self._shares.freed(journal.run)
         finally:
             self._turns.discard(task)
 
-    async def _execute(self, id: str) -> Run:
+    async def _executed(self, journal: RunJournal) -> Outcome:
+        token = spreading.set(RunParts(self._parts, journal))
+        try:
+            return await self._runner.go_on(journal)
+        finally:
+            spreading.reset(token)
+
+    async def _execute(self, id: str) -> RunJournal:
         journal = await self._executions.load(id)
         if not self._understands(journal):
             await self.hand_over(journal, self._clock.now() + LEFT)
-            return journal.run
+            return journal
+        if journal.run.kind == PART and await self._parts.is_orphan(journal.given):
+            await self._executions.conclude(id, orphaned())
+            return journal
         if journal.known.takeovers >= MAX_TAKEOVERS:
             await self._executions.conclude(id, _deadly(journal.known.takeovers))
-            return journal.run
+            return journal
         journal.add_event(RunEvent(id, "resumed", self._clock.now()))
         await journal.save()
         queue = self.engine.queue(journal.run.queue or DEFAULT_QUEUE)
         try:
             async with asyncio.timeout(queue.timeout):
-                outcome = await self._go_on(journal)
+                outcome = await self._executed(journal)
         except TimeoutError:
             await self._fail(id, CallTimeoutError(f"the run did not finish within {queue.timeout:g} s"))
         except RunLostError:
@@ -276,7 +273,7 @@ class Submissions:
         else:
             if isinstance(outcome, Paused) and not outcome.pauses and not self.takes_turns:
                 await self._leave(id)
-        return journal.run
+        return journal
 
     def _understands(self, journal: RunJournal) -> bool:
         """False for a run of a newer Spindle, whose workers will take it."""
@@ -326,6 +323,7 @@ class Submissions:
         """Queues runs that nobody has: whose worker stands still, and those that were stored and never handed
         over. Returns how many there were. Those that were held back begin if they may by now."""
         await self._shares.admit_all()
+        await self._parts.look()
         found = await self._store.adrift(self._clock.now() - HANDED_OVER, LEASE, ADRIFT_AT_ONCE)
         waiting = {turn_id(run.id, run.turn) for run in found if run.status == "queued"}
         known = await self.engine.unfinished(waiting)

@@ -21,7 +21,7 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.runs.outcomes import Finished, Outcome, Paused
-from spindle.runs.submissions import Placing
+from spindle.runs.placing import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

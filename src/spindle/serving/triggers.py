@@ -19,7 +19,7 @@ from spindle.domain.trigger import TriggerConfig, TriggerState
 from spindle.errors import BusyError, Interruption, InvalidArgumentsError, SpindleError, StoreError
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import ExpressionError, render
-from spindle.runs.submissions import Placing
+from spindle.runs.placing import Placing
 from spindle.settings.triggers import read_triggers
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spindle.domain.run import PART, Pause, Run, RunEvent, RunStatus
+from spindle.domain.run import PART, EventKind, Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError
 from spindle.stores.run_rows import EVENT, PAUSE, RUN, pause_from_row, run_from_row
 from spindle.stores.sql import NO_LIMIT, SqlQueries, insert, select
@@ -53,9 +53,10 @@ class SqlRuns(SqlQueries):
         values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
         return await self._change(TAKE_TURN, values) == 1
 
-    async def history(self, run: str) -> list[RunEvent]:
-        query = f"{select('run_events', EVENT)} WHERE run = :run ORDER BY number"
-        return [RunEvent(*row) for row in await self._rows(query, {"run": run})]
+    async def history(self, run: str, kind: EventKind | None = None) -> list[RunEvent]:
+        only = "" if kind is None else "AND kind = :kind "
+        query = f"{select('run_events', EVENT)} WHERE run = :run {only}ORDER BY number"
+        return [RunEvent(*row) for row in await self._rows(query, {"run": run, "kind": kind})]
 
     async def pause(self, token: str) -> Pause | None:
         rows = await self._rows(f"{_SELECT_PAUSE} WHERE token = :token", {"token": token})

@@ -53,6 +53,10 @@ def other_templates(
                 place,
                 Complaint("error", f"{node.id}: batch.over is {article(types)}, but should be a list"),
             )
+        if node.batch.spread and node.kinds[0] not in ("tool", "model", "agent"):
+            said = f"{node.id}: batch.spread is for tools, models and agents"
+            hint = "save what it does as a flow, and call that as a tool"
+            yield (*here, "batch", "spread"), Complaint("error", said, hint)
         if node.batch.reduce is not None:
             yield from _reduce_findings(node, node.batch.reduce, plain, (*here, "batch", "reduce"), shape)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hostile.conftest import Figures
-from hostile.test_dying_workers import FREEZE, STEPS, Cables, check_order
+from hostile.test_dying_workers import FREEZE, STEPS, Cables, Fault, check_order
 from servers.temporal import TemporalServer
 from servers.workers import Place, WorkerProcess, flow, until_it_is, worker, workspace
 
@@ -59,12 +59,13 @@ class Fleet:
         self.workers[number] = await self._started(self.cables[number])
         return dead, at
 
-    async def freeze(self, number: int) -> None:
-        frozen = self.workers[number]
+    async def freeze(self, number: int) -> Fault:
+        frozen, at = self.workers[number], time.time()
         frozen.signal(signal.SIGSTOP)
         await asyncio.sleep(FREEZE)
         with contextlib.suppress(ProcessLookupError):  # killed meanwhile
             frozen.signal(signal.SIGCONT)
+        return Fault("freeze", frozen.pid, at, time.time())
 
 
 def takeovers(lines: list[dict[str, Any]], deaths: list[tuple[int, float]]) -> list[float]:
@@ -88,7 +89,7 @@ async def attack(tmp_path: Path, store: str, temporal: TemporalServer, runs: int
     place.save("ten", flow(STEPS, seconds=0.25))
     chance = random.Random(7)
     deaths: list[tuple[int, float]] = []
-    frozen: list[asyncio.Task[None]] = []
+    frozen: list[asyncio.Task[Fault]] = []
     faults = 0
     async with place.opened(TEMPORAL_ADDRESS=temporal.address) as app, contextlib.AsyncExitStack() as stack:
         assert [report.error for report in await app.sync()] == [None, None]
@@ -111,7 +112,7 @@ async def attack(tmp_path: Path, store: str, temporal: TemporalServer, runs: int
                 temporal.start()  # in this thread: it ends with the one that starts it
             else:
                 frozen.append(asyncio.create_task(fleet.freeze(number)))
-        await asyncio.gather(*frozen)
+        freezes = await asyncio.gather(*frozen)
         for run in submitted:
             ended = await until_it_is(app, run.id, "done", "failed", "cancelled")
             assert ended.status == "done", ended.error
@@ -121,7 +122,7 @@ async def attack(tmp_path: Path, store: str, temporal: TemporalServer, runs: int
     # Steps in flight at a fault are made again: at most those that a worker may have in hand.
     again = sum(begun.values()) - len(begun)
     assert again <= faults * AT_ONCE, (again, faults)
-    check_order(place.lines())
+    check_order(place.lines(), freezes)
     waits = sorted(takeovers(place.lines(), deaths))
     assert waits, "no worker died with a run in hand"
     # A death is seen after two seconds or so; then the run waits for a worker with a free place, or a server.

@@ -97,10 +97,11 @@ async def attack(tmp_path: Path, store: str, temporal: TemporalServer, runs: int
         await fleet.start(3)
         submitted = [await app.submit("ten", {"item": f"i{number}"}) for number in range(runs)]
         ends = time.monotonic() + seconds
-        upcoming = itertools.cycle(FAULTS)
-        while time.monotonic() < ends:
+        for count, kind in enumerate(itertools.cycle(FAULTS)):
+            if time.monotonic() > ends and count >= len(FAULTS):
+                break
             await asyncio.sleep(chance.uniform(0.5, 1.5))
-            number, kind = chance.randrange(3), next(upcoming)
+            number = chance.randrange(3)
             faults += 3 if kind == "restart" else 1
             if kind == "kill":
                 deaths.append(await fleet.kill(number))

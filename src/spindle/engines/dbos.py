@@ -14,7 +14,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.engine import QueueConfig
-from spindle.engines.dbos_place import APPLICATION, THREAD, UNFINISHED, VERSION, WORKFLOW, EnginePlace
+from spindle.engines.dbos_place import (
+    APPLICATION,
+    THREAD,
+    UNFINISHED,
+    VERSION,
+    WORKFLOW,
+    EnginePlace,
+    whole,
+)
 from spindle.engines.notes import quiet
 from spindle.engines.waking import Bell, channel_of
 from spindle.errors import NotFoundError, StoreError, did_you_mean
@@ -129,7 +137,8 @@ class DbosEngine:
                 application_name=APPLICATION,
                 retry_connection_errors=False,
             )
-            client._sys_db.run_migrations()  # pyright: ignore[reportPrivateUsage]
+            with whole(self.connections()):
+                client._sys_db.run_migrations()  # pyright: ignore[reportPrivateUsage]
             return client
 
         for _ in range(FIRST_TRIES):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,3 +79,20 @@ class EnginePlace:
 
         event.listen(engine, "connect", set_up)
         return engine
+
+
+@contextlib.contextmanager
+def whole(engine: sqlalchemy.Engine) -> Generator[None]:
+    """Has tables of SQLite be made wholly or not at all, and by one process at a time: a transaction would
+    else begin with the first row that is written, after some tables are there."""
+    from sqlalchemy import event
+
+    def begin(connection: sqlalchemy.Connection) -> None:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "begin", begin)
+    try:
+        yield
+    finally:
+        event.remove(engine, "begin", begin)

@@ -18,7 +18,7 @@ from flows.tools import TOOLS, find, schema, tool
 from servers.examples import examples
 from servers.running import OpenSources, StdioServers
 from spindle.domain.tool import Tool
-from spindle.errors import NotFoundError
+from spindle.errors import NotFoundError, StoreError
 from spindle.flows.check.check import check
 from spindle.flows.definition import KINDS, Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
 from spindle.flows.expressions.errors import ExpressionError
@@ -33,6 +33,14 @@ async def problems(text: str, find: Any = find) -> list[str]:
     loaded = read(textwrap.dedent(text).lstrip("\n"), "yaml", "f.yaml")
     found = await check(loaded.definition, find, loaded.positions, loaded.place)
     return [f"{item.severity} {item}" + (f" [{item.hint}]" if item.hint else "") for item in found]
+
+
+async def test_a_store_that_cannot_be_used_is_no_mistake_of_the_flow() -> None:
+    async def away(name: str) -> Tool:
+        raise StoreError("cannot connect")
+
+    with pytest.raises(StoreError, match="cannot connect"):
+        await problems("nodes: [{id: a, tool: text.count}]", away)
 
 
 GOOD = [

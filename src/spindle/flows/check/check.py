@@ -8,7 +8,7 @@ from typing import Final
 
 from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
-from spindle.errors import AuthorizationRequired, FlowError, SpindleError, did_you_mean
+from spindle.errors import AuthorizationRequired, FlowError, SpindleError, StoreError, did_you_mean
 from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.branches import forks_of, is_tangled, join_findings, same_keys
 from spindle.flows.check.data import DataCheck
@@ -43,6 +43,8 @@ async def check(
     for path, node, here in _tool_nodes(definition, (), ""):
         try:
             tool = tools[here] = await find_tool(node, find)
+        except StoreError:
+            raise  # nothing is known of the flow
         except SpindleError as error:
             complaint = Complaint("error", f"{node.id}: {error.message}", error.hint_for(surface))
             found.append(((*path, "run" if node.run is not None else "tool"), complaint))

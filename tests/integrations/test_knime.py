@@ -263,8 +263,8 @@ async def test_a_canceled_node_asks_nothing_more(model: ModelServer) -> None:
         with pytest.raises(tools.CanceledError):
             await provided(server.url, is_canceled=lambda: True)
         assert (model.requests, server.seen) == ([], [])
-        for _ in range(6):
+        for _ in range(500):
             model.feed(Turn(calls=[ToolCall("say", {"text": "again"})]))
         with pytest.raises(tools.CanceledError):
-            await prompted(rows, "Go.", is_canceled=lambda: server.calls("echo") >= 1, **options)
-    assert len(model.requests) < 6
+            await prompted(rows, "Go.", is_canceled=lambda: server.calls("echo") >= 1, steps=500, **options)
+    assert len(model.requests) < 500

@@ -169,6 +169,8 @@ class TestPauses(RunStoreContract):
         await store.claim("t1", None, "p1", LEASE, 20.0)
         assert [pause.token for pause in await store.pauses()] == ["t2", "t3"]
         assert [pause.token for pause in await store.pauses(waiting=False)] == ["t1", "t2", "t3"]
+        assert {pause.state for pause in await store.answered(10)} <= {"answered"}
+        assert len(await store.answered(1)) <= 1
         assert [pause.token for pause in await store.pauses(run="r1")] == ["t2"]
         assert await store.pauses(principal="bob") == [bobs]
         assert await store.pauses(source="disk") == [bobs]

@@ -469,6 +469,7 @@ KNOWN: dict[str, str] = {
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
         runs.submissions.Submissions._turns
         runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
+        serving.answering.TakenAnswers._at_work
         serving.waiting.AwaitedEvents._at_work
         calls.unsaved.UnsavedRecords.records runs.executions.Executions.running runs.leases.RunLeases._kept
         serving.running.RunningRequests.* calls.limits.Limit._held

@@ -220,6 +220,10 @@ class RunsIn:
             and (not waiting or pause.state == "waiting")
         ]
 
+    async def answered(self, limit: int) -> list[Pause]:
+        found = [pause for pause in await self.pauses(waiting=False) if pause.answer is not None]
+        return found[::-1][:limit]
+
     async def due(self, limit: int) -> list[Pause]:
         waits = [pause for pause in await self.pauses() if pause.kind == "wait" and pause.expires_at]
         return sorted(waits, key=lambda pause: pause.expires_at or 0.0)[:limit]

@@ -19,6 +19,7 @@ from spindle.errors import NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.headers import headers_of
 from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY
+from spindle.serving.answering import may_answer, waiting_for
 from spindle.serving.browser_sessions import SESSION
 from spindle.serving.operating import CONSOLE, is_console
 from spindle.serving.problems import of_error
@@ -119,8 +120,9 @@ class Console:
         if screen.admin and not principal.admin:
             raise PermissionDeniedError("only an administrator sees this page")
         look = Look(
-            self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params
-        )
+            self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params,
+            session.is_owner,
+        )  # fmt: skip
         view = await screen.view(look)
         frame = await self._frame(request, principal, session, screen.place)
         return self._pages.respond(screen.template, _block(request), view=view, look=look, **frame)
@@ -130,13 +132,14 @@ class Console:
     ) -> dict[str, Any]:
         """Returns all that stands around a page."""
         places = [place for place in PLACES if principal.admin or place.key not in _FOR_ADMINS]
-        waiting = await self._app.pauses(approver=principal)
+        person = None if session.is_owner else principal
+        waiting = await waiting_for(self._app, person)
         return {
             "places": places,
             "place": place,
             "here": request.url.path,
             "query": dict(request.query_params),
-            "waiting": len(waiting),
+            "waiting": sum(may_answer(self._app, pause, person) for pause in waiting),
             "workspace": self._app.settings.root.name or str(self._app.settings.root),
             "principal": principal,
             "csrf": session.csrf,

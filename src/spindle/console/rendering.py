@@ -4,6 +4,7 @@ bears."""
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,11 +13,11 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from spindle.console import charts
 from spindle.console.icons import icon
-from spindle.domain.visible import visible
+from spindle.domain.visible import visible, visible_json
 from spindle.listening.response import Response
 
 FOLDER: Final = Path(__file__).parent
@@ -74,6 +75,16 @@ def in_path(name: str) -> str:
     return quote(name, safe="")
 
 
+def json_text(value: Any) -> str:
+    """Returns a value as JSON that a person reads: nothing of it is unseen."""
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def json_data(value: Any) -> Markup:
+    """Returns a value as JSON that a script of the page reads, whole."""
+    return escape(json.dumps(value, default=str))
+
+
 def with_query(query: Mapping[str, str], **changed: str | int | None) -> str:
     """Returns a query with some parameters changed; None takes one out."""
     merged = {**query, **{key: str(value) for key, value in changed.items() if value is not None}}
@@ -108,7 +119,14 @@ def environment() -> Environment:
     )
     filters = cast("dict[str, Any]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     names = cast("dict[str, Any]", made.globals)  # pyright: ignore[reportUnknownMemberType]
-    filters |= {"cut": cut, "seconds": seconds, "when": when, "path": in_path}
+    filters |= {
+        "cut": cut,
+        "seconds": seconds,
+        "when": when,
+        "path": in_path,
+        "json": json_text,
+        "data": json_data,
+    }
     names |= {"icon": icon, "chart": charts, "asset": asset, "with_query": with_query}
     # A block that is rendered alone sees no imports of its template.
     names["ui"] = made.get_template("pieces.html").module

@@ -29,10 +29,17 @@ class Look:
     """The parameters of the address."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """The parts of the path that name something."""
+    is_owner: bool = False
+    """True for the owner of the workspace, who came by a link from its shell."""
 
     def sees(self, tool: str) -> bool:
         """True if this principal may see a tool."""
         return self.access.shows(self.principal, tool)
+
+    @property
+    def person(self) -> Principal | None:
+        """The one who answers what waits: None is the owner."""
+        return None if self.is_owner else self.principal
 
     @property
     def whose(self) -> str | None:

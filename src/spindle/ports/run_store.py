@@ -77,6 +77,10 @@ class RunStore(Protocol):
         """Returns pauses, the oldest first. `waiting` leaves out those that were answered."""
         ...
 
+    async def answered(self, limit: int) -> list[Pause]:
+        """Returns pauses that have an answer, the newest first."""
+        ...
+
     async def due(self, limit: int) -> list[Pause]:
         """Returns waits that end by their time, the first to end first."""
         ...

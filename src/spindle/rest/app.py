@@ -31,6 +31,7 @@ from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
 from spindle.rest.paused import PATH, StoredCall, cancel, look_at, result_of
+from spindle.rest.pauses import PausesApi
 from spindle.rest.submitted import placing_of, served_queues, wants_async
 from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import ServingAccess
@@ -91,8 +92,11 @@ def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/openapi.json", "GET", api.openapi),
         api.route("/utcp", "GET", api.utcp),
         api.route("/tools/{name}", "POST", api.call),
+        api.route(f"{PATH}/openapi.json", "GET", api.people.document),
         api.route(f"{PATH}/{{run}}", "GET", api.run),
         api.route("/sources/{name}/connect", "POST", api.connect),
+        api.route("/pauses", "GET", api.people.listed),
+        api.route("/pauses/{token}", "POST", api.people.answer),
         api.route(f"{PATH}/{{run}}", "DELETE", api.cancel),
     ]
     # It sends whatever such a handler returns, of its own class or not.
@@ -110,6 +114,7 @@ class _Api:
         self._access = access
         self._workspace = spindle.catalog.sources.workspace
         self._connect = ConnectTools(spindle, access)
+        self.people = PausesApi(spindle, access, self._arguments)
 
     def route(self, path: str, method: str, handle: Callable[[Request], Awaitable[Response]]) -> Route:
         """Has requests handled, each in a span of its own. Turns every error into a response."""
@@ -368,7 +373,7 @@ def _http_error(_request: Request, error: Exception) -> Response:
             404,
             "not_found",
             "there is nothing here",
-            "see /docs, /openapi.json, /utcp, /tools/NAME and /runs/ID",
+            "see /docs, /openapi.json, /utcp, /tools/NAME, /runs/ID and /pauses",
         )
     else:
         body = problem(error.status_code, "client", error.detail.lower())

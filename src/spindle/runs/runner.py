@@ -19,6 +19,7 @@ from spindle.errors import (
     suggest,
 )
 from spindle.remedies import Remedy
+from spindle.runs.answered import Answered, answer_of, unanswerable
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
 from spindle.runs.executions import Executions, Work
@@ -141,7 +142,7 @@ class Runner:
         return await self._answer([pause], reply, on_progress)
 
     async def accept(
-        self, pause: OpenPause, answer: Any = None, *, refused: str | None = None, principal: Principal
+        self, pause: OpenPause, answer: Any = None, *, refused: str | None = None, principal: Principal | None
     ) -> Coroutine[Any, Any, Outcome] | None:
         """Takes the answer to a pause, as `resume` does, and returns what continues its run; None if the
         process that executes the run goes on with it."""
@@ -159,9 +160,9 @@ class Runner:
         await self._check_waiting(pause)
         content = open_content(self._sealer, pause)
         reply = await checked_answer(pause, content["details"], answer, refused, self._caller)
-        if reply is not None and principal is not None:
-            reply["by"] = principal.id
-        return reply
+        if reply is None:
+            return None
+        return {**reply, "at": self._clock.now()} | ({"by": principal.id} if principal is not None else {})
 
     async def cancel(self, run: Run, why: str) -> None:
         """Ends a run that does not execute here. Who executes it learns of it at its next write or lease."""
@@ -194,12 +195,11 @@ class Runner:
         to be `done`, and `by` whom."""
         found: list[JsonObject] = []
         for pause in await self._store.pauses(run=run, waiting=False):
-            if pause.kind != "approval" or pause.answer is None:
-                continue
-            said = self._sealer.open(pause.answer, f"answer:{pause.token}")
-            by, was_done = said.get("by", "the owner"), "done" in (said.get("answer") or {})
-            decision = {"done": True} if was_done else {"approved": "answer" in said}
-            found.append({"tool": pause.tool, **decision, "by": by})
+            said = self.answer_of(pause)
+            if pause.kind == "approval" and said is not None:
+                is_done = said.decision == "done"
+                decision = {"done": True} if is_done else {"approved": said.decision != "refused"}
+                found.append({"tool": pause.tool, **decision, "by": said.by})
         return found
 
     async def resume_consent(
@@ -242,6 +242,10 @@ class Runner:
     def details(self, pause: Pause) -> OpenPause:
         """Returns the pause with all that its person needs to see."""
         return opened(self._sealer, pause)
+
+    def answer_of(self, pause: Pause) -> Answered | None:
+        """Returns what a pause was answered; None if it was not."""
+        return answer_of(self._sealer, pause)
 
     async def keep_newest(self, principal: Principal, most: int) -> None:
         """Gives up the oldest calls of a principal that wait for people, so that no more than `most` do."""
@@ -373,21 +377,8 @@ class Runner:
             raise await self._unanswerable("expired", pause)
 
     async def _unanswerable(self, claim: str, pause: Pause) -> SpindleError:
-        if claim == "unknown":
-            return NotFoundError(f"there is no pause {pause.token!r}")
-        if claim == "expired":
-            return ClientError(
-                f"the pause {pause.token} has expired", remedy=Remedy("resume_expired", pause.run)
-            )
-        run = await self._store.run(pause.run)
-        status = run.status if run else "gone"
-        act = "other_pause" if status == "paused" else f"resume_{status}"
-        known = status in ("running", "paused", "done", "failed")
-        return ClientError(
-            f"the pause {pause.token} was answered before, or is no longer asked",
-            hint=None if known else f"its run is {status}",
-            remedy=Remedy(act, pause.run) if known else None,
-        )
+        said = self.answer_of(pause) if claim == "used" else None
+        return unanswerable(claim, pause, await self._store.run(pause.run), said)
 
     def _has_expired(self, pause: Pause) -> bool:
         return pause.expires_at is not None and pause.expires_at <= self._clock.now()

@@ -45,6 +45,11 @@ class BrowserSession:
     """The token that was shown when it began. None: it began with a link, and is the owner's."""
 
     @property
+    def is_owner(self) -> bool:
+        """True if it is the owner's, who came by a link from the workspace's own shell."""
+        return self.token is None
+
+    @property
     def csrf(self) -> str:
         """The mark that changes carry. Only pages of the console know it."""
         return hashlib.sha256(f"csrf {self.text}".encode()).hexdigest()[:32]

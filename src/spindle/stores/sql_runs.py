@@ -73,6 +73,9 @@ class SqlRuns(SqlQueries):
         values = {"run": run, "principal": principal, "source": source, "waiting": waiting}
         return [pause_from_row(row) for row in await self._rows(_SELECT_PAUSES, values)]
 
+    async def answered(self, limit: int) -> list[Pause]:
+        return [pause_from_row(row) for row in await self._rows(_SELECT_ANSWERED, {"limit": limit})]
+
     async def due(self, limit: int) -> list[Pause]:
         return [pause_from_row(row) for row in await self._rows(_SELECT_DUE, {"limit": limit})]
 
@@ -148,6 +151,7 @@ _SELECT_PAUSES = f"""
       AND (NOT :waiting OR state = 'waiting')
     ORDER BY number
 """
+_SELECT_ANSWERED = f"{_SELECT_PAUSE} WHERE answer IS NOT NULL ORDER BY number DESC LIMIT :limit"
 _SELECT_DUE = f"""
     {_SELECT_PAUSE}
     WHERE kind = 'wait' AND state = 'waiting' AND expires_at IS NOT NULL

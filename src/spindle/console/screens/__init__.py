@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from spindle.console.screen import NavEntry, Screen
-from spindle.console.screens import calls, find, overview, sources, tools
+from spindle.console.screens import calls, find, overview, sources, tools, waiting
 
 PLACES: Final = (
     NavEntry("overview", "Overview", ""),
     NavEntry("tools", "Tools", "/tools"),
     NavEntry("sources", "Sources", "/sources"),
     NavEntry("calls", "Calls", "/calls"),
+    NavEntry("waiting", "Waiting", "/waiting"),
 )
 
 SCREENS: Final[tuple[Screen, ...]] = (
@@ -22,5 +23,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *tools.SCREENS,
     *sources.SCREENS,
     *calls.SCREENS,
+    *waiting.SCREENS,
     *find.SCREENS,
 )

@@ -11,6 +11,7 @@ from spindle.console.screen import Look, Screen
 from spindle.console.source_lines import SourceLine, source_lines
 from spindle.domain.identity import LOCAL
 from spindle.presets import presets
+from spindle.serving.answering import waiting_for
 
 if TYPE_CHECKING:
     from spindle.domain.run import Run
@@ -53,7 +54,7 @@ async def overview(look: Look) -> Overview:
         sum(line.state in ("failing", "held") for line in sources),
         sum(line.tools for line in sources),
         glance(timings, look.now),
-        (await app.pauses(approver=look.principal))[:FEW],
+        (await waiting_for(app, look.person))[:FEW],
         runs,
         _starters() if look.principal.id == LOCAL.id and look.principal.admin else [],
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import spindle
+from servers.leases import end_leases
 from servers.workers import until_it_is
 from spindle.app import Spindle
 from spindle.calls.options import DEFAULT_OPTIONS
@@ -41,10 +42,28 @@ def fetch(times: int) -> int:
 """
 
 
+WAITING = """
+import asyncio
+from pathlib import Path
+from spindle import tool
+
+HERE = Path(__file__).parent.parent
+
+@tool(idempotent=True)
+async def wait_for_file() -> str:
+    "Wait for a file."
+    (HERE / "waits").touch()
+    while not (HERE / "go").exists():
+        await asyncio.sleep(0.01)
+    return "went"
+"""
+
+
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[Spindle]:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "fetching.py").write_text(TOOLS)
+    (tmp_path / "tools" / "waiting.py").write_text(WAITING)
     (tmp_path / "spindle.toml").write_text(SETTINGS)
     async with spindle.open(tmp_path) as opened:
         await opened.sync()
@@ -126,3 +145,27 @@ async def test_a_call_of_a_tool_is_submitted_like_a_flow(app: Spindle) -> None:
     async with working(app):
         ended = await until_it_is(app, run.id, "done")
     assert (await app.runner.outcome(ended)).structured == 1
+
+
+@pytest.mark.parametrize("kind", ["flow", "call"])
+async def test_a_step_that_outlasts_the_patience_of_a_stopped_worker_is_left_to_others(
+    app: Spindle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "flow":
+        run = await app.submit("wait_for_file")
+    else:
+        given = {"tool": "wait_for_file", "arguments": {}}
+        run = await app.runner.submissions.submit("call", "wait_for_file", given, DEFAULT_OPTIONS, Placing())
+    with monkeypatch.context() as patched:
+        patched.setattr("spindle.serving.working.PATIENCE", 0.05)
+        async with working(app):
+            while not (tmp_path / "waits").exists():
+                await asyncio.sleep(0.01)
+    left = await app.store.run(run.id)
+    assert left is not None
+    assert left.status in ("running", "queued")
+    (tmp_path / "go").touch()
+    async with spindle.open(tmp_path) as other, working(other):
+        await end_leases(app.store)
+        ended = await until_it_is(other, run.id, "done")
+    assert (await app.runner.outcome(ended)).text == "went"

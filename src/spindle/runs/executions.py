@@ -74,7 +74,7 @@ class Executions:
         self._works = works
         self.leases = RunLeases(store, clock.since_boot, note)
         self._working: dict[str, RunJournal] = {}
-        """By run, the work that can be suspended. A call alone cannot: it is one step."""
+        """By run, the journal of its execution."""
 
     async def close(self) -> None:
         """Stops renewing leases."""
@@ -85,10 +85,11 @@ class Executions:
         return kind == "call" or kind in self._works
 
     def suspend(self, run: str) -> bool:
-        """Lets a run come to rest, as `Runner.suspend` says."""
-        if run not in self._working:
+        """Lets a run come to rest, as `Runner.suspend` says. A call alone cannot: it is one step."""
+        journal = self._working.get(run)
+        if journal is None or journal.run.kind == "call":
             return False
-        self._working[run].suspend()
+        journal.suspend()
         return True
 
     def let_go(self, run: str) -> None:
@@ -219,6 +220,7 @@ class Executions:
             raise
         finally:
             del self.running[run_id]
+            self._working.pop(run_id, None)
 
     async def _until_it_rests(
         self,
@@ -229,6 +231,7 @@ class Executions:
     ) -> Outcome:
         """Execute until the run is done or really waits: an answer may arrive while it executes."""
         while True:
+            self._working[journal.run.id] = journal
             with self.leases.kept(journal):
                 if journal.run.kind != "call" and not journal.is_stored:
                     await self._save_started(journal)
@@ -306,12 +309,10 @@ class Executions:
         )
         # A task of its own can be ended without its caller's.
         journal.work = asyncio.ensure_future(steps)
-        self._working[journal.run.id] = journal
         try:
             return await journal.work
         finally:
             journal.work = None
-            del self._working[journal.run.id]
 
     async def _read(self, journal: RunJournal, options: CallOptions) -> JsonObject:
         """Returns the arguments of a call that was typed before its tool was known."""
@@ -340,7 +341,7 @@ class Executions:
         while journal.tasks:
             await asyncio.wait(journal.tasks)
         journal.has_ended = True
-        if journal.is_stored:
+        if journal.is_stored and not journal.is_lost:
             with contextlib.suppress(RunLostError):  # another process says how it ends
                 await self._end(journal, "cancelled", None, None)
 

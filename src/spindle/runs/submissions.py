@@ -310,12 +310,14 @@ class Submissions:
 
     async def stop(self, patience: float) -> None:
         """Lets the runs that execute here come to rest, and gives them to other workers. Steps in flight have
-        so many seconds to end."""
+        so many seconds to end; what is not done then is judged by whoever takes the run."""
         self.takes_turns = False
         for id in self._executions.running:
             self._executions.suspend(id)
         if self._turns:
             await asyncio.wait(self._turns, timeout=patience)
+        for id in tuple(self._executions.running):
+            self._executions.let_go(id)
 
     # --- watching over
 

@@ -61,7 +61,7 @@ async def test_a_batch_over_three_workers_survives_the_death_of_one(place: Place
     assert max(begun.values()) <= 2
     keys = {(line["item"], line["key"]) for line in lines if line["what"] == "begun"}
     assert len(keys) == len(items), "an item that is made again has the key that it had"
-    assert len({line["pid"] for line in lines}) == 3
+    assert len({line["pid"] for line in lines}) >= 2, "more than one worker did it"
 
 
 async def test_no_more_runs_execute_than_all_workers_together_may(place: Place) -> None:

@@ -176,6 +176,7 @@ def test_commands_and_sources_are_completed(workspace):
         "plain,sync",
         "plain,search",
         "plain,show",
+        "plain,schedule",
         "plain,serve",
         "plain,secret",
     ]

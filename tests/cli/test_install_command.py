@@ -506,7 +506,7 @@ def test_a_place_that_cannot_be_written_is_named(workspace, spindle):
         (("serve", "--print-config", "cursor", "--stdio", "--http"), "--print-config goes with"),
         (
             ("serve", "--print-config", "cursor", "--port", "1"),
-            "--host, --port, --unix, --tls-cert and --access-log go with --http",
+            "--host, --port, --unix, --tls-cert, --access-log and --console go with --http",
         ),
         (("serve", "--print-config", "cursor", "--http", "--port", "0"), "there is no fixed address"),
     ],

@@ -215,6 +215,7 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
         "/tools/{name}": {"name": "look"},
         "/calls/{key}": {"key": key},
         "/sources/{name}": {"name": "tools"},
+        "/waiting/{token}": {"token": "nothing"},
     }
     pages = Pages()
     seen: set[tuple[str, str]] = set()
@@ -233,7 +234,8 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
             body = pages.respond(screen.template, None, view=view, look=look, **frame).body.decode()
             assert " style=" not in body
             assert "gone" not in body or principal is OWNER, screen.path
-    assert len(seen) == len(SCREENS) * 2 - 1  # all but the owner's call, for another
+    # All but what does not wait, and the owner's call for another.
+    assert len(seen) == len(SCREENS) * 2 - 3
 
 
 async def test_a_held_change_is_shown_line_by_line(app: Spindle) -> None:

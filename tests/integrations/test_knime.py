@@ -34,7 +34,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-tools = load("tools")
+tools = load("tool_calls")
 
 
 def no_password(name: str) -> str:
@@ -180,15 +180,15 @@ def test_the_extension_describes_itself_as_knime_asks() -> None:
 def test_the_node_only_hands_over() -> None:
     tree = ast.parse((FOLDER / "src" / "extension.py").read_text())
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    assert {name for name in called if name.startswith("tools.")} == {
-        "tools.provide",
-        "tools.prompt",
-        "tools.as_columns",
-        "tools.without_row_ids",
+    assert {name for name in called if name.startswith("tool_calls.")} == {
+        "tool_calls.provide",
+        "tool_calls.prompt",
+        "tool_calls.as_columns",
+        "tool_calls.without_row_ids",
     }
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        if (name := ast.unparse(call.func)).startswith("tools."):
-            taken = inspect.signature(getattr(tools, name.removeprefix("tools.")))
+        if (name := ast.unparse(call.func)).startswith("tool_calls."):
+            taken = inspect.signature(getattr(tools, name.removeprefix("tool_calls.")))
             taken.bind(*call.args, **{str(word.arg): word.value for word in call.keywords})
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.Try)]
     icons = {

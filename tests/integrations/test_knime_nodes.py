@@ -21,7 +21,7 @@ from tables.tool_rows import READ, REPORT
 
 FOLDER = Path(__file__).parent.parent.parent / "integrations" / "knime"
 STAND_IN = Path(__file__).parent / "knime_stand_in"
-MODULES = ("extension", "tool_values", "tools")
+MODULES = ("extension", "tool_values", "tool_calls")
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_the_provider_gives_what_it_announced(extension: Any, knext: Any, 
         (column,) = schema.columns
         assert json.loads(column.ktype.logical_type)["value_factory_class"].endswith(".ToolValueFactory")
         assert len(column.ktype.storage.inner) == 9
-    assert "echo" in [row.remote_name for row in extension.tools.rows_in(table)]
+    assert "echo" in [row.remote_name for row in extension.tool_calls.rows_in(table)]
 
 
 def test_a_node_that_lacks_something_is_not_configured(extension: Any, knext: Any) -> None:
@@ -194,7 +194,7 @@ async def test_a_canceled_node_stops(extension: Any, knext: Any, model: ModelSer
     async with HttpServer() as server:
         given = table_of(extension, knext, ToolRow.remote("say", server_uri=server.url, remote_name="echo"))
         context = knext.ExecutionContext({"openai": "k3y"}, cancel_when=lambda: True)
-        with pytest.raises(extension.tools.CanceledError):
+        with pytest.raises(extension.tool_calls.CanceledError):
             await asyncio.to_thread(prompter(extension).execute, context, given, None, None, None, None)
     assert model.requests == []
 

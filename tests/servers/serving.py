@@ -47,12 +47,14 @@ async def listening_at(web: Any, listening: socket.socket) -> AsyncIterator[None
 
 
 @contextlib.asynccontextmanager
-async def served(app: Spindle, *, access: ServingAccess | None = None, **serve: Any) -> AsyncGenerator[str]:
+async def served(
+    app: Spindle, *, access: ServingAccess | None = None, console: Any = None, **serve: Any
+) -> AsyncGenerator[str]:
     """The address of the workspace, served over HTTP for as long as this lasts."""
     access = access or ServingAccess.of(ServeConfig(port=0, **serve), {})
     config = access.config
     with listen(config.host, config.port) as listening:
-        running = asyncio.create_task(run_http(app, access, listening))
+        running = asyncio.create_task(run_http(app, access, listening, console=console))
         try:
             yield f"{address_of(listening, config.host)}/mcp"
         finally:

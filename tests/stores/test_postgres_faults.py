@@ -394,13 +394,13 @@ async def test_a_run_and_its_events_are_saved_once_though_the_answer_is_lost(
     run = Run("shop.order", owner="me", id="r1")
     events = [RunEvent("r1", "step", float(number), f"/{number}") for number in range(3)]
     done = dataclasses.replace(run, status="done", updated_at=3.0)
-    proxy[0].loses_answer_to = b"COMMIT"
+    proxy[0].loses_answer_to = b"shop.order"
     assert await distant.save_run(run, events[:2])
     assert proxy[0].loses_answer_to is None
-    proxy[0].loses_answer_to = b"COMMIT"
+    proxy[0].loses_answer_to = b"/2"
     assert await distant.save_events(run, [events[2]])
     assert proxy[0].loses_answer_to is None
-    proxy[0].loses_answer_to = b"COMMIT"
+    proxy[0].loses_answer_to = b"shop.order"
     assert await distant.save_run(done)
     assert proxy[0].loses_answer_to is None
     assert await store.history("r1") == events

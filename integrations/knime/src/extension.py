@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import knime.extension as knext
 import pyarrow as pa
+import tool_calls
 import tool_values
-import tools
 
 NO_CREDENTIALS = "<none>"
 
@@ -66,10 +66,10 @@ class McpToolProvider:
             raise knext.InvalidParametersError("Say where the server is.")
         if self.as_tools:
             return knext.Schema.from_columns([knext.Column(tool_values.tool_type(), "tool")])
-        return schema_of(tools.COLUMNS)
+        return schema_of(tool_calls.COLUMNS)
 
     def execute(self, context):
-        made = tools.provide(
+        made = tool_calls.provide(
             self.url,
             credential_name=None if self.credentials == NO_CREDENTIALS else self.credentials,
             password_of=lambda name: context.get_credentials(name).password,
@@ -81,7 +81,7 @@ class McpToolProvider:
         table = (
             pa.table({"tool": tool_values.tool_column(made["tool"])})
             if self.as_tools
-            else tools.as_columns(made["tool"].to_pylist())
+            else tool_calls.as_columns(made["tool"].to_pylist())
         )
         return knext.Table.from_pyarrow(table, row_ids="generate")
 
@@ -139,16 +139,17 @@ class AgentPrompter:
         if not (self.message and self.model and self.key):
             raise knext.InvalidParametersError("Say what to do, and choose a model and its key.")
         # The columns of tables that tools make are known when the node has been executed.
-        return schema_of(tools.MESSAGES | ({tools.ERROR: pa.string()} if self.errors else {})), None, None
+        errors = {tool_calls.ERROR: pa.string()} if self.errors else {}
+        return schema_of(tool_calls.MESSAGES | errors), None, None
 
     def execute(self, context, given, history, *data):
         def run_workflow(row, configuration, inputs):
             tables = [knext.Table.from_pyarrow(table, row_ids="generate") for table in inputs]
             message, outputs, _views = context._execute_tool(row, configuration, tables, {})
-            return message, [tools.without_row_ids(table.to_pyarrow()) for table in outputs]
+            return message, [tool_calls.without_row_ids(table.to_pyarrow()) for table in outputs]
 
         ids = [name.strip() for name in self.ids.split(",")]
-        said, made = tools.prompt(
+        said, made = tool_calls.prompt(
             given.to_pyarrow(),
             self.message,
             history=None if history is None else history.to_pyarrow(),

@@ -12,7 +12,7 @@ async def triggers(cli: CliContext) -> None:
     `spindle worker` listens for channels, folders and resources, `spindle serve` for webhooks.
     """
     from spindle.cli.schedule import moment
-    from spindle.domain.trigger import TriggerState
+    from spindle.domain.trigger_state import TriggerState
     from spindle.serving.triggers import is_heard, triggers_of
 
     async with cli.open() as app:

@@ -1,13 +1,11 @@
-"""Triggers, by which something elsewhere starts a flow: the `[triggers]` table, and the state of each."""
+"""Triggers, by which something elsewhere starts a flow: the `[triggers]` table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from spindle.domain.json_schema import JsonObject
 from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY
 from spindle.domain.section import Section
 
@@ -73,26 +71,3 @@ class TriggerConfig(Section):
 _ONLY_FOR = {
     "secret": ("webhook",), "pattern": ("folder",), "settle": ("folder",), "source": ("channel", "resource"),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerState:
-    """The state of a trigger."""
-
-    name: str
-    runs: int = 0
-    """The number of runs that it has started."""
-    last_at: float | None = None
-    """The last time that something happened."""
-    last_run: str | None = None
-    error: JsonObject | None = None
-    """Why that started no run, or why nothing can be heard."""
-
-    def to_dict(self) -> JsonObject:
-        """Returns the state as JSON."""
-        return {
-            "runs": self.runs,
-            "last_at": self.last_at,
-            "last_run": self.last_run,
-            "error": self.error,
-        }

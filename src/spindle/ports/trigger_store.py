@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spindle.domain.trigger import TriggerState
+from spindle.domain.trigger_state import TriggerState
 
 
 class TriggerStore(Protocol):

@@ -28,7 +28,7 @@ def require_owner(principal: Principal) -> None:
     if principal.id != LOCAL.id or not principal.admin:
         raise PermissionDeniedError(
             "only the owner of the workspace may add sources",
-            hint="sign in with a link of `spindle console`, or use `spindle add`",
+            hint="the owner signs in with a link from the terminal, or adds it there",
         )
 
 
@@ -51,7 +51,8 @@ def tables_of(body: JsonObject) -> dict[str, JsonObject]:
         wanted = _text(body["preset"], "preset")
         if wanted not in known:
             raise InvalidArgumentsError(
-                f"there is no preset {wanted!r}", hint=did_you_mean(wanted, known, "`spindle add --presets`")
+                f"there is no preset {wanted!r}",
+                hint=did_you_mean(wanted, known, f"known are {', '.join(sorted(known))}"),
             )
         table = known[wanted].table(_texts(body.get("arguments") or [], "arguments"))
     elif given == ["url"]:

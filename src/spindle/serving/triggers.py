@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from spindle.calls.options import CallOptions
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import to_json
-from spindle.domain.trigger import TriggerConfig, TriggerState
+from spindle.domain.trigger import TriggerConfig
+from spindle.domain.trigger_state import TriggerState
 from spindle.errors import BusyError, Interruption, InvalidArgumentsError, SpindleError, StoreError
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import ExpressionError, render

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spindle.domain.json_schema import to_json
-from spindle.domain.trigger import TriggerState
+from spindle.domain.trigger_state import TriggerState
 from spindle.stores.rows import storable
 from spindle.stores.run_rows import opened_error
 from spindle.stores.sql import SqlQueries, insert, select

@@ -1,0 +1,120 @@
+"""Every page of a console that this process serves: whole, in parts that a page asks for again, and live."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+import pytest
+
+import spindle
+from servers.running import PATIENCE
+from servers.serving import served
+from spindle.app import Spindle
+from spindle.cli.served_console import make_console
+from spindle.console.screens import SCREENS
+from spindle.domain.serve import ServeConfig
+from spindle.serving.access import ServingAccess
+
+TOOLS = """
+from spindle import tool
+
+@tool
+def echo(text: str) -> str:
+    "Say it again."
+    return text
+
+@tool(destructive=True)
+def delete(name: str) -> str:
+    "Delete something."
+    return f"deleted {name}"
+"""
+
+
+class SignedIn(NamedTuple):
+    """A browser with a session, without its scripts."""
+
+    app: Spindle
+    client: httpx2.AsyncClient
+    mark: dict[str, str]
+
+
+@pytest.fixture
+async def signed_in(tmp_path: Path) -> AsyncIterator[SignedIn]:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "t.py").write_text(TOOLS)
+    (tmp_path / "spindle.toml").write_text('[sources.tools]\napprove = "delete"\n')
+    access = ServingAccess.of(ServeConfig(port=0, console=True), {})
+    async with spindle.open(tmp_path) as app:
+        await app.sync()
+        console = make_console(app, access, with_api=True)
+        assert access.sessions is not None
+        async with served(app, access=access, console=console) as url:
+            origin = url.removesuffix("/mcp")
+            async with httpx2.AsyncClient(base_url=origin, timeout=PATIENCE) as client:
+                code = await access.sessions.new_link()
+                entered = await client.post("/console/enter", data={"code": code}, headers={"origin": origin})
+                assert entered.status_code == 303
+                page = (await client.get("/console")).text
+                found = re.search(r'name="csrf" content="(\w{32})"', page)
+                assert found is not None
+                yield SignedIn(app, client, {"x-spindle-csrf": found[1]})
+
+
+async def test_every_screen_is_a_page(signed_in: SignedIn) -> None:
+    app, client, _ = signed_in
+    await app.call("echo", text="hello")
+    await app.run("delete", name="a")
+    (pause,) = await app.pauses()
+    key = (await app.history())[0].key
+    named = {"/tools/{name}": "echo", "/sources/{name}": "tools", "/calls/{key}": key,
+             "/waiting/{token}": pause.token}  # fmt: skip
+    for screen in SCREENS:
+        path = re.sub(r"\{\w+\}", named.get(screen.path, ""), screen.path)
+        page = await client.get(f"/console{path}")
+        assert page.status_code == 200, path
+        is_part = screen.path == "/find"  # what the field for searching shows
+        assert page.text.startswith("<!doctype html>") != is_part, path
+        assert ("</nav>" in page.text) != is_part, path
+    searched = await client.get("/console/tools", params={"q": "echo"}, headers={"hx-request": "true"})
+    assert ">echo</a>" in searched.text
+    for missing in ("/console/nothing", "/console/tools/nobody", "/console/calls/x", "/console/waiting/x"):
+        page = await client.get(missing)
+        assert page.status_code == 404, missing
+        part = await client.get(missing, headers={"hx-request": "true"})
+        assert (part.status_code, "</nav>" in part.text) == (404, False)
+
+
+async def test_a_page_hears_of_what_changes(signed_in: SignedIn) -> None:
+    app, client, mark = signed_in
+    async with client.stream("GET", "/console/live") as stream:
+        lines = stream.aiter_lines()
+        assert await anext(lines) == "retry: 2000"
+        called = asyncio.create_task(client.post("/tools/echo", json={"text": "now"}, headers=mark))
+        async with asyncio.timeout(PATIENCE):
+            # The first look may have been after the call: then it is the next one's turn.
+            async for line in lines:
+                if line.startswith("data: ") and "calls" in line.split():
+                    break
+                if line == ":" and called.done():
+                    called = asyncio.create_task(app.call("echo", text="again"))
+        assert (await called) is not None
+
+
+async def test_what_waits_is_answered_and_the_session_is_left(signed_in: SignedIn) -> None:
+    app, client, mark = signed_in
+    outcome = await app.run("delete", name="a")
+    (pause,) = await app.pauses()
+    assert pause.run_id == outcome.run_id
+    answered = await client.post(f"/pauses/{pause.token}", json={"answer": {"approved": True}}, headers=mark)
+    assert answered.status_code in (200, 202), answered.text
+    again = await client.post(f"/pauses/{pause.token}", json={"answer": {"approved": True}}, headers=mark)
+    assert again.status_code == 422
+    assert "answered before" in again.text
+    left = await client.post("/console/leave", headers=mark)
+    assert left.status_code == 204
+    assert (await client.get("/console")).status_code == 303

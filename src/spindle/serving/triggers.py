@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from spindle.calls.options import CallOptions
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import to_json
-from spindle.domain.trigger import TriggerConfig
 from spindle.domain.trigger_state import TriggerState
 from spindle.errors import BusyError, Interruption, InvalidArgumentsError, SpindleError, StoreError
-from spindle.flows.shared import SharedLookup
-from spindle.flows.templates import ExpressionError, render
 from spindle.runs.placing import Placing
-from spindle.settings.triggers import read_triggers
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.calls.permissions import Visible
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Run
+    from spindle.domain.trigger import TriggerConfig
     from spindle.ports.source import Note
 
 MAX_EVENT: Final = 1024 * 1024
@@ -53,7 +50,11 @@ def or_owner(visible: Visible) -> Visible:
 def triggers_of(app: Spindle) -> dict[str, TriggerConfig]:
     """Returns the triggers of a workspace. Raises ConfigurationError for a mistake in them."""
     settings = app.settings
-    return read_triggers(settings.raw.get("triggers", {}), settings.root / "spindle.toml", settings.environ)
+    if "triggers" not in settings.raw:
+        return {}  # and nothing is loaded for them, in a server that has none
+    from spindle.settings.triggers import read_triggers
+
+    return read_triggers(settings.raw["triggers"], settings.root / "spindle.toml", settings.environ)
 
 
 class Trigger:
@@ -85,6 +86,9 @@ class Trigger:
         size = len(to_json(event, default=str))
         if size > MAX_EVENT:
             raise InvalidArgumentsError(f"the event has {size} bytes, and {MAX_EVENT} may be")
+        from spindle.flows.shared import SharedLookup
+        from spindle.flows.templates import ExpressionError, render
+
         try:
             inputs = render(self.config.inputs, SharedLookup({"event": event}))
         except ExpressionError as error:

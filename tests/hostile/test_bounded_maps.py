@@ -468,9 +468,8 @@ KNOWN: dict[str, str] = {
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
         runs.submissions.Submissions._turns
-        runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
-        serving.answering.TakenAnswers._at_work
-        serving.waiting.AwaitedEvents._at_work
+        runs.executions.Executions._working runs.waits.DueRuns._at_work
+        serving.going_on.RunsGoingOn._at_work
         calls.unsaved.UnsavedRecords.records runs.executions.Executions.running runs.leases.RunLeases._kept
         serving.running.RunningRequests.* calls.limits.Limit._held
         serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held

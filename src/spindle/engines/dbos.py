@@ -25,8 +25,8 @@ from spindle.engines.dbos_place import (
 )
 from spindle.engines.notes import quiet
 from spindle.engines.waking import Bell, channel_of
-from spindle.errors import NotFoundError, StoreError, did_you_mean
-from spindle.ports.engine import EngineWorker, RunTurn
+from spindle.errors import StoreError
+from spindle.ports.engine import EngineWorker, RunTurn, queue_of
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ class DbosEngine:
         return self._queues
 
     def queue(self, name: str) -> QueueConfig:
-        if name not in self._queues:
-            known = f"the queues of [engine.queues] are {', '.join(self._queues)}"
-            raise NotFoundError(f"there is no queue {name!r}", hint=did_you_mean(name, self._queues, known))
-        return self._queues[name]
+        return queue_of(self._queues, name)
 
     async def check(self) -> None:
         """It is beside the store, so whoever can store a run can submit it."""

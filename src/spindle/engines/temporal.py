@@ -19,12 +19,10 @@ from spindle.errors import (
     AuthError,
     ConfigurationError,
     ConnectionFailedError,
-    NotFoundError,
     ServerError,
     SpindleError,
-    did_you_mean,
 )
-from spindle.ports.engine import EngineWorker, RunTurn
+from spindle.ports.engine import EngineWorker, RunTurn, queue_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -77,10 +75,7 @@ class TemporalEngine:
         return self._queues
 
     def queue(self, name: str) -> QueueConfig:
-        if name not in self._queues:
-            known = f"the queues of [engine.queues] are {', '.join(self._queues)}"
-            raise NotFoundError(f"there is no queue {name!r}", hint=did_you_mean(name, self._queues, known))
-        return self._queues[name]
+        return queue_of(self._queues, name)
 
     async def check(self) -> None:
         await self._connected()

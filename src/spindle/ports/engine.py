@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.run import USUAL_PRIORITY
+from spindle.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from spindle.domain.engine import QueueConfig
@@ -35,6 +36,14 @@ class RunTurn:
 def turn_id(run: str, number: int) -> str:
     """Returns the id of a turn of a run."""
     return f"{run}.{number}"
+
+
+def queue_of(queues: Mapping[str, QueueConfig], name: str) -> QueueConfig:
+    """Returns the settings of a queue. Raises NotFoundError."""
+    if name not in queues:
+        known = f"the queues of [engine.queues] are {', '.join(queues)}"
+        raise NotFoundError(f"there is no queue {name!r}", hint=did_you_mean(name, queues, known))
+    return queues[name]
 
 
 Execute = Callable[[str, int], Awaitable[None]]

@@ -6,13 +6,14 @@ sees the pauses of everybody.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import InvalidArgumentsError, NotFoundError, SpindleError, did_you_mean
+from spindle.errors import InvalidArgumentsError, NotFoundError, did_you_mean
+from spindle.serving.going_on import RunsGoingOn
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -82,7 +83,7 @@ class TakenAnswers:
 
     def __init__(self, app: Spindle) -> None:
         self._app = app
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._going_on = RunsGoingOn("an answer", partial(logger.warning, "%s"))
 
     async def take(self, token: str, body: JsonObject, person: Principal | None) -> JsonObject:
         """Takes `{"answer": …}` or `{"refused": reason}`. An answer that does not fit leaves the pause as it
@@ -98,19 +99,8 @@ class TakenAnswers:
         pause, _, _ = await find_pause(self._app, token, person)
         going_on = await self._app.runner.accept(pause, body.get("answer"), refused=refused, principal=person)
         if going_on is not None:
-            self._continue(going_on)
+            self._going_on.begin(going_on)
         return {"token": token, "run": pause.run_id, "answered": True}
-
-    def _continue(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(self._reported(work), name="run after an answer")
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
-
-    async def _reported(self, work: Coroutine[Any, Any, Any]) -> None:
-        try:
-            await work
-        except SpindleError as error:
-            logger.warning("%s", f"a run went on after an answer and failed: {error.message}")
 
 
 def as_json(waiting: Sequence[OpenPause], answered: Sequence[tuple[OpenPause, Answered]]) -> JsonObject:

@@ -7,8 +7,8 @@ the run waiting. Calls for a trigger are signed.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -19,14 +19,13 @@ from spindle.domain.json_schema import to_json
 from spindle.errors import ClientError, ConfigurationError, NotFoundError, SpindleError
 from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
+from spindle.serving.going_on import RunsGoingOn
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.triggers import Trigger, triggers_of
 from spindle.sources.events.cloudevents import decoded
 from spindle.sources.events.links.signature import problem as signature_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from starlette.types import Receive, Scope, Send
 
     from spindle.app import Spindle
@@ -50,7 +49,7 @@ class Webhooks:
     def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
         self._spindle = spindle
         self._access = access
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._going_on = RunsGoingOn("its webhook was called", partial(logger.warning, "%s"))
         self._triggers: dict[str, TriggerConfig] = {}
         self._read: Settings | None = None
         """The settings of which the triggers are known."""
@@ -87,7 +86,7 @@ class Webhooks:
         except (ClientError, NotFoundError):
             return respond(problem(410, "not_found", "it was called before, or its time is over"))
         if going_on is not None:
-            self._continue(going_on)
+            self._going_on.begin(going_on)
         return Response(to_json({"accepted": True}), 202, media_type="application/json")
 
     def _trigger(self, name: str) -> Trigger | None:
@@ -139,17 +138,6 @@ class Webhooks:
             if len(body) > limit:
                 return None
         return bytes(body)
-
-    def _continue(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(self._reported(work), name="run after a webhook")
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
-
-    async def _reported(self, work: Coroutine[Any, Any, Any]) -> None:
-        try:
-            await work
-        except SpindleError as error:
-            logger.warning("%s", f"a run went on after its webhook was called and failed: {error.message}")
 
 
 def _value(body: bytes, content_type: str) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.domain.json_schema import is_object
 from spindle.errors import ClientError, InvalidArgumentsError, NotFoundError, SpindleError
 from spindle.runs.waits import EVENTS
+from spindle.serving.going_on import RunsGoingOn
 from spindle.sources.events.bus import matches
 from spindle.sources.message_paths import at
 
@@ -45,7 +46,7 @@ class AwaitedEvents:
         self._app = app
         self._note = note
         self._subscription = app.events()
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._going_on = RunsGoingOn("its event", note)
 
     async def run(self) -> None:
         """Hands out events until it is cancelled."""
@@ -61,8 +62,7 @@ class AwaitedEvents:
                             f"an event on {event.channel} could not be handed to runs: {error.message}"
                         )
         finally:
-            for task in self._at_work:
-                task.cancel()
+            self._going_on.cancel()
 
     async def deliver(self, events: Sequence[Event]) -> None:
         """Continues every run that waits for one of these events, with the first that fits."""
@@ -77,16 +77,8 @@ class AwaitedEvents:
         except (InvalidArgumentsError, ClientError, NotFoundError):
             return False  # it does not fit, or another was there before it
         if going_on is not None:
-            task = asyncio.create_task(self._reported(going_on), name="run after an event")
-            self._at_work.add(task)
-            task.add_done_callback(self._at_work.discard)
+            self._going_on.begin(going_on)
         return True
-
-    async def _reported(self, work: Any) -> None:
-        try:
-            await work
-        except SpindleError as error:
-            self._note(f"a run went on after its event and failed: {error.message}")
 
 
 def _awaits(pause: OpenPause, event: Event) -> bool:

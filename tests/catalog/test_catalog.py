@@ -3,16 +3,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from scripted_source import SCRIPTS, Script
 
 import spindle
 from spindle.app import Spindle
+from spindle.catalog.version import StoredVersion
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, ConnectionFailedError, NameConflictError, NotFoundError
 from spindle.plugins import kinds, source_class
+
+if TYPE_CHECKING:
+    from spindle.ports.store import ToolStore
 
 
 async def names(app: Spindle) -> list[str]:
@@ -81,6 +85,27 @@ async def test_a_sync_that_finds_the_same_changes_nothing_for_others(workspace: 
         assert not report.differs
         assert (await app.show("greet")).spec.place == "moved.py:3"
         assert await app.catalog.stored_version.number() != version
+
+
+async def test_a_number_that_was_asked_for_before_a_change_is_not_kept() -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    numbers = [1, 2]
+
+    class Store:
+        async def catalog_version(self) -> int:
+            number = numbers.pop(0)
+            asked.set()
+            await may_answer.wait()
+            return number
+
+    version = StoredVersion(cast("ToolStore", Store()))
+    before = asyncio.create_task(version.number())
+    await asked.wait()
+    version.changed()
+    may_answer.set()
+    assert await before == 1
+    assert not version.is_still(1)
+    assert await version.number() == 2
 
 
 # --- finding

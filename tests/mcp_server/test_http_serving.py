@@ -384,23 +384,21 @@ async def test_a_session_has_one_stream_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_what_is_told_while_a_session_has_no_stream_begins_the_next(tmp_path: Path) -> None:
-    async with (
-        spindle.open(tmp_path, tools=[shout]) as app,
-        served(app) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
-    ):
-        headers = await handshake(http, url)
-        for _ in range(3):
-            app.catalog.tell(SyncReport(""))
-        # What was told is on its way before this is answered.
-        assert (await http.post(url, json=rpc("ping"), headers=headers)).status_code == 200
-        told: list[str] = []
-        async with http.stream("GET", url, headers=headers) as stream:
-            async for line in stream.aiter_lines():
-                if line.startswith("data:") and line[5:].strip():
-                    told.append(json.loads(line[5:])["method"])
-                if "notifications/resources/list_changed" in told:
-                    break
+    async with spindle.open(tmp_path, tools=[shout]) as app:
+        await app.sync()  # or the server does when it starts, and tells of it
+        async with served(app) as url, httpx2.AsyncClient(timeout=PATIENCE) as http:
+            headers = await handshake(http, url)
+            for _ in range(3):
+                app.catalog.tell(SyncReport(""))
+            # What was told is on its way before this is answered.
+            assert (await http.post(url, json=rpc("ping"), headers=headers)).status_code == 200
+            told: list[str] = []
+            async with http.stream("GET", url, headers=headers) as stream:
+                async for line in stream.aiter_lines():
+                    if line.startswith("data:") and line[5:].strip():
+                        told.append(json.loads(line[5:])["method"])
+                    if "notifications/resources/list_changed" in told:
+                        break
     # Each once, though it was told three times.
     assert told == [
         "notifications/tools/list_changed",

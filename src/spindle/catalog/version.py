@@ -20,14 +20,19 @@ class StoredVersion:
         self._store = store
         self._number = -1
         self._asked_at = -math.inf
+        self._changes = 0
+        """Counts the changes by this process: a number that was asked for before one of them is not kept."""
 
     async def number(self) -> int:
         """Returns the number as it is, or was a hundredth of a second ago."""
         now = time.monotonic()
-        if now - self._asked_at > FRESH:
-            self._number = await self._store.catalog_version()
-            self._asked_at = now
-        return self._number
+        if now - self._asked_at <= FRESH:
+            return self._number
+        changes = self._changes
+        number = await self._store.catalog_version()
+        if changes == self._changes:
+            self._number, self._asked_at = number, now
+        return number
 
     def is_still(self, number: int) -> bool:
         """True if the number is this one, as far as is known without asking."""
@@ -35,4 +40,5 @@ class StoredVersion:
 
     def changed(self) -> None:
         """Has the store asked again, because this process has changed the tools."""
+        self._changes += 1
         self._asked_at = -math.inf

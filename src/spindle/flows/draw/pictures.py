@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,15 +64,42 @@ def _quoted(text: str) -> str:
 # --- SVG
 
 
-def svg(definition: FlowDefinition) -> str:
-    """Returns an SVG that is light or dark as its reader prefers."""
-    picture = _picture(definition)
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The look of a node in the picture of one run."""
+
+    state: str
+    """The class of its group, such as `done`."""
+    words: str
+    """Said to those who listen, and shown on hover: `done after 0.2 s`."""
+    link: str | None = None
+    """The address that the node leads to."""
+
+
+Marks = Mapping[str, Marked]
+"""By node, below those of the flows that contain it: `outer/inner`."""
+SIGNS: Final = {
+    "done": "M-3.5 0.2 L-1 2.7 L3.6 -2.6",
+    "failed": "M-2.8 -2.8 L2.8 2.8 M2.8 -2.8 L-2.8 2.8",
+    "running": "M-1.8 -3.2 L3.2 0 L-1.8 3.2 Z",
+    "waiting": "M-1.8 -3 V3 M1.8 -3 V3",
+    "skipped": "M-3 0 H3",
+}
+"""The sign of each state, around its middle: a colour alone says nothing to some."""
+
+
+def svg(definition: FlowDefinition, marks: Marks | None = None, *, with_style: bool = True) -> str:
+    """Returns an SVG that is light or dark as its reader prefers. `marks` show how its nodes stand in a run.
+    `with_style`: False for a page that has the styles of its classes itself."""
+    picture = _picture(definition, marks or {})
     title = _escaped(definition.name or "flow")
     width, height = picture.width + 2 * PAD, picture.height + 2 * PAD
+    role = "group" if any(mark.link for mark in (marks or {}).values()) else "img"
+    style = f"<style>{_STYLE}</style>\n" if with_style else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="spindle-flow" role="img" aria-label="{title}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="spindle-flow" role="{role}" aria-label="{title}" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n"
+        f"<title>{title}</title>\n{style}"
         f"<defs>{_arrow('arrow')}{_arrow('arrow-error')}</defs>\n"
         f'<rect class="page" width="100%" height="100%"/>\n'
         f'<g transform="translate({PAD:g} {PAD:g})">\n{picture.content}</g>\n</svg>\n'
@@ -119,9 +147,13 @@ class _Picture:
     height: float
 
 
-def _picture(definition: FlowDefinition) -> _Picture:
+def _picture(definition: FlowDefinition, marks: Marks, prefix: str = "") -> _Picture:
     graph = Graph(definition)
-    inner = {node.id: _picture(node.flow) for node in definition.nodes if node.flow is not None}
+    inner = {
+        node.id: _picture(node.flow, marks, f"{prefix}{node.id}/")
+        for node in definition.nodes
+        if node.flow is not None
+    }
     nodes = {node.id: node for node in reversed(definition.nodes)}
     sizes = {id: _size(nodes[id], inner.get(id)) for id in graph.ids}
     actions = _actions(graph)
@@ -135,7 +167,10 @@ def _picture(definition: FlowDefinition) -> _Picture:
         parts.append(f'<circle class="start" cx="{x:.1f}" cy="5" r="5"/>\n')
         parts.append(f'<path class="line" marker-end="url(#arrow)" d="M{x:.1f} 10 V{top + lead_in:.1f}"/>\n')
     parts.append(f'<g transform="translate(0 {lead_in:g})">\n')
-    parts += [_draw_node(nodes[id], layout, sizes[id], inner.get(id)) for id in graph.ids]
+    parts += [
+        _draw_node(nodes[id], layout, sizes[id], inner.get(id), marks.get(f"{prefix}{id}"))
+        for id in graph.ids
+    ]
     drawn = [(line, actions[line.source, line.target]) for line in layout.lines]
     beside = _beside(graph)
     parts += [
@@ -148,15 +183,21 @@ def _picture(definition: FlowDefinition) -> _Picture:
 
 
 def _draw_node(
-    node: NodeDefinition, layout: Layout, size: tuple[float, float], inner: _Picture | None
+    node: NodeDefinition,
+    layout: Layout,
+    size: tuple[float, float],
+    inner: _Picture | None,
+    mark: Marked | None,
 ) -> str:
     (left, top), (width, height) = layout.boxes[node.id], size
     kind = f"box {'inner' if inner is not None else node.kinds[0]}"
     radius = height / 2 if node.ask is not None else 8
     middle = left + width / 2
-    full = _escaped(f"{node.id}\n{_full_subtitle(node)}".strip())
+    said = mark.words if mark is not None else ""
+    full = _escaped("\n".join(filter(None, (node.id, _full_subtitle(node), said))))
+    state = f' class="state {mark.state}"' if mark is not None else ""
     parts = [
-        f"<g><title>{full}</title>",
+        f"<g{state}><title>{full}</title>",
         f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" '
         f'rx="{radius:g}"/>',
     ]
@@ -170,7 +211,17 @@ def _draw_node(
         parts += [_text(node.id, "id", middle, top + 20), _text(below, "what", middle, top + 36)]
     else:
         parts.append(_text(node.id, "id", middle, top + height / 2 + 5))
-    return "".join([*parts, "</g>\n"])
+    if mark is None:
+        return "".join([*parts, "</g>\n"])
+    if sign := SIGNS.get(mark.state):
+        parts.append(
+            f'<g class="sign" transform="translate({left + width:.1f} {top:.1f})"><circle r="8"/>'
+            f'<path d="{sign}"/></g>'
+        )
+    if mark.link is None or inner is not None:  # a link holds no other
+        return "".join([*parts, "</g>\n"])
+    label = _escaped(f"{node.id}: {mark.words}")
+    return f'<a href="{_escaped(mark.link)}" aria-label="{label}">{"".join(parts)}</g></a>\n'
 
 
 def _draw_line(line: Line, is_error: bool, is_beside: bool) -> str:

@@ -213,7 +213,10 @@ class Console:
         return Response(b"", 204, headers)
 
 
-_FOR_ADMINS: Final = frozenset(screen.place for screen in SCREENS if screen.admin)
+_FOR_ADMINS: Final = frozenset(screen.place for screen in SCREENS) - frozenset(
+    screen.place for screen in SCREENS if not screen.admin
+)
+"""The entries of the navigation behind which there is nothing for anybody else."""
 
 
 def _fits(route: Route, scope: Scope) -> bool:

@@ -116,6 +116,7 @@ class LiveUpdates:
             "calls": self._newest_call,
             "runs": self._newest_runs,
             "pauses": self._open_pauses,
+            "access": store.access_version,
         }
         for topic, look in looks.items():
             try:

@@ -19,7 +19,7 @@ from spindle.domain.section import Section
 from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.response import Response
 from spindle.serving.admin_document import document
-from spindle.serving.administration import Administration, Administrator
+from spindle.serving.administration import Administration, Administrator, administered
 from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.domain.access_entry import AccessKind
+    from spindle.domain.serve import ServeConfig
     from spindle.serving.access import ServingAccess
 
 MAX_BODY: Final = 64 * 1024
@@ -98,7 +99,7 @@ class AdminApi:
         self._spindle = spindle
         self._access = access
         self._root = root
-        self._administration = Administration(spindle.store, lambda: access.config)
+        self._administration = Administration(spindle.store, self._config)
         self._routes: Mapping[tuple[str, str, bool], Handler] = {
             ("GET", "", False): self._index,
             ("GET", "tokens", False): self._tokens,
@@ -117,6 +118,9 @@ class AdminApi:
             ("GET", "sources", True): self._log,
             ("GET", "audit", False): self._audit,
         }
+
+    def _config(self) -> ServeConfig:
+        return administered(self._spindle, self._access)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -173,7 +177,7 @@ class AdminApi:
         written = [
             {"name": name, "user": token.user or name, "groups": list(token.groups), "admin": token.admin,
              "state": "good", "from": "settings"}
-            for name, token in self._access.config.tokens.items()
+            for name, token in self._config().tokens.items()
         ]  # fmt: skip
         return {"tokens": [*written, *made]}
 
@@ -197,7 +201,7 @@ class AdminApi:
 
     async def _groups(self, _: _Asked) -> JsonObject:
         made = await self._administration.groups()
-        return {"groups": _listed(self._access.config.groups, made)}
+        return {"groups": _listed(self._config().groups, made)}
 
     async def _set_group(self, asked: _Asked) -> JsonObject:
         group = await self._administration.set_group(asked.by, asked.name, await asked.body())
@@ -205,7 +209,7 @@ class AdminApi:
 
     async def _quotas(self, _: _Asked) -> JsonObject:
         made = await self._administration.quotas()
-        return {"quotas": _listed(self._access.config.quotas.rules, made)}
+        return {"quotas": _listed(self._config().quotas.rules, made)}
 
     async def _set_quota(self, asked: _Asked) -> JsonObject:
         quota = await self._administration.set_quota(asked.by, asked.name, await asked.body())

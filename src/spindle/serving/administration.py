@@ -22,8 +22,10 @@ from spindle.domain.serve import Exposure
 from spindle.errors import InvalidArgumentsError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
     from spindle.domain.serve import ServeConfig
     from spindle.ports.serving_store import AccessStore
+    from spindle.serving.access import ServingAccess
 
 MAX_ENTRIES = 10_000
 """Of each kind."""
@@ -36,6 +38,13 @@ class Administrator:
     id: str
     door: str
     address: str = ""
+
+
+def administered(app: Spindle, access: ServingAccess) -> ServeConfig:
+    """Returns the settings that tokens and groups stand beside: those of this server, or, where its own are
+    for one owner alone, those that a server of this workspace would have."""
+    is_owners = access.sessions is not None and access.sessions.alone
+    return app.settings.serve() if is_owners else access.config
 
 
 class Administration:

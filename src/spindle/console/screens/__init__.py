@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from spindle.console.screen import NavEntry, Screen
-from spindle.console.screens import calls, find, overview, sources, tools, waiting
+from spindle.console.screens import access, calls, find, overview, sources, tools, waiting
 
 PLACES: Final = (
     NavEntry("overview", "Overview", ""),
@@ -16,6 +16,7 @@ PLACES: Final = (
     NavEntry("sources", "Sources", "/sources"),
     NavEntry("calls", "Calls", "/calls"),
     NavEntry("waiting", "Waiting", "/waiting"),
+    NavEntry("access", "Access", "/access"),
 )
 
 SCREENS: Final[tuple[Screen, ...]] = (
@@ -24,5 +25,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *sources.SCREENS,
     *calls.SCREENS,
     *waiting.SCREENS,
+    *access.SCREENS,
     *find.SCREENS,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from spindle.console.access_rules import access_rules
 from spindle.console.call_lines import CallLine, call_line, shown_json
 from spindle.console.choices import Choice, counted
 from spindle.console.copying import Copied, copied, sample_arguments
@@ -40,17 +41,28 @@ class ToolPage:
     kinds: Sequence[Choice]
     tags: Sequence[Choice]
     hints: Sequence[Choice]
+    groups: Sequence[Choice]
+    """The groups as which an administrator can look."""
+    seen_as: str
+    """The group as which the list is seen; empty: as whoever looks."""
 
 
 async def tools(look: Look) -> ToolPage:
-    """Returns the tools that fit the address: `q`, `source`, `kind`, `tag`, `hint`."""
+    """Returns the tools that fit the address: `q`, `source`, `kind`, `tag`, `hint`, and for administrators
+    `group`, as which they look."""
     asked = look.query
     catalog = look.app.catalog
-    seen = [tool for tool in await catalog.tools(ToolFilter()) if look.sees(tool.name)]
+    rules = await access_rules(look) if look.principal.admin else None
+    group = asked.get("group", "") if rules is not None else ""
+
+    def sees(name: str) -> bool:
+        return look.sees(name) and (rules is None or not group or rules.group_shows(group, name))
+
+    seen = [tool for tool in await catalog.tools(ToolFilter()) if sees(tool.name)]
     words = asked.get("q", "").strip()
     found = seen
     if words:
-        found = [tool for tool in await catalog.search(words, FOUND) if look.sees(tool.name)]
+        found = [tool for tool in await catalog.search(words, FOUND) if sees(tool.name)]
     for key, of in _FILTERS.items():
         if wanted := asked.get(key):
             found = [tool for tool in found if wanted in of(tool)]
@@ -65,6 +77,8 @@ async def tools(look: Look) -> ToolPage:
         counted(tool.kind for tool in seen),
         counted(tag for tool in seen for tag in tool.tags),
         [Choice(name) for name in HINTS],
+        [Choice(name) for name in rules.groups] if rules is not None else [],
+        group,
     )
 
 
@@ -119,8 +133,8 @@ async def tool(look: Look) -> ToolView:
     base = config.url or f"http://{config.host}:{config.port}"
     groups: list[str] = []
     if look.principal.admin:
-        shows = look.access.group_shows
-        groups = [name for name in look.access.groups if shows(name, found.name)]
+        rules = await access_rules(look)
+        groups = [name for name in rules.groups if rules.group_shows(name, found.name)]
     return ToolView(
         found,
         list(_outline(parameters(found.input_schema))),

@@ -71,7 +71,7 @@
     stream.addEventListener("ended", () => { stream.close(); tell({ ended: true }); });
     stream.onopen = () => {
       // What happened meanwhile is not known.
-      if (was) tell({ lost: false, changed: ["tools", "sources", "calls", "runs", "pauses"] });
+      if (was) tell({ lost: false, changed: ["tools", "sources", "calls", "runs", "pauses", "access"] });
       was = false;
     };
     stream.onerror = () => {
@@ -128,12 +128,13 @@
   function bodyOf(form) {
     const body = {};
     for (const field of form.elements) {
-      if (!field.name || field.disabled || ((field.type === "checkbox" || field.type === "radio") && !field.checked)) continue;
+      if (!field.name || field.disabled || "inPath" in field.dataset || ((field.type === "checkbox" || field.type === "radio") && !field.checked)) continue;
       const kind = field.dataset.json;
       if (field.value === "" && kind !== "text") continue;
       if (kind === "boolean") body[field.name] = true;
       else if (kind === "number") body[field.name] = Number(field.value);
       else if (kind === "lines") body[field.name] = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
+      else if (kind === "words") body[field.name] = field.value.split(/[\s,]+/).filter(Boolean);
       else if (kind === "value") {
         try { body[field.name] = JSON.parse(field.value); } catch (error) { throw new Error(`${field.name}: this is not JSON. ${error.message}`); }
       } else body[field.name] = field.value;
@@ -142,8 +143,10 @@
   }
   async function change(element, body) {
     if (element.dataset.confirm && !(await confirmed(element.dataset.confirm, element.textContent.trim()))) return;
-    const [method, path] = element.dataset.api.split(" ");
     const form = element.closest("form");
+    const [method, pattern] = element.dataset.api.split(" ");
+    // A field with data-in-path is a part of the path: `{name}` stands for it there.
+    const path = pattern.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.elements[name].value));
     const said = form && one("[data-said]", form);
     const button = element.tagName === "FORM" ? one("button:not([type=button])", element) : element;
     if (button?.getAttribute("aria-busy") === "true") return;
@@ -153,6 +156,7 @@
       const answer = await api(method, path, typeof body === "function" ? body() : body);
       element.dispatchEvent(new CustomEvent("api-done", { bubbles: true, detail: answer }));
       if (element.dataset.done) toast(element.dataset.done);
+      if (element.dataset.shows) showOnce(element, answer[element.dataset.shows]);
       const consent = "connect" in element.dataset && answer?.consents?.[0]?.url;
       if (consent && /^https?:/.test(consent)) { location.assign(consent); return; }
       if (element.dataset.go) location.assign(element.dataset.go.replace("{name}", encodeURIComponent(answer?.name ?? "")));
@@ -163,6 +167,20 @@
     } finally {
       button?.removeAttribute("aria-busy");
     }
+  }
+  // A secret that was made is shown in the page alone, until it is put away.
+  function showOnce(form, secret) {
+    const shown = one("[data-shown]", form.parentElement);
+    one("pre", shown).textContent = secret;
+    shown.hidden = false;
+    form.reset();
+    form.hidden = true;
+    shown.focus();
+    one("[data-hide]", shown).onclick = () => {
+      one("pre", shown).textContent = "";
+      shown.hidden = true;
+      form.hidden = false;
+    };
   }
   function confirmed(question, verb) {
     const dialog = document.createElement("dialog");

@@ -61,7 +61,9 @@ def administration(app: Spindle) -> Administration:
     return Administration(app.store, app.settings.serve)
 
 
-async def test_groups_of_the_settings_and_of_administrators_are_listed_with_what_they_see(app: Spindle) -> None:
+async def test_groups_of_the_settings_and_of_administrators_are_listed_with_what_they_see(
+    app: Spindle,
+) -> None:
     await administration(app).set_group(BY, "few", {"excluded_tools": ["place"]})
     for alone in (True, False):
         found = await groups(looking(app, alone=alone))
@@ -117,7 +119,8 @@ async def test_tokens_are_listed_without_their_texts_and_the_good_ones_first(app
     shown = await tokens(looking(app))
     listed = [(line.name, line.state, line.written) for line in shown.page.items]
     assert listed == [
-        ("robot", "good", True), ("fresh", "good", False), ("old", "expired", False), ("gone", "revoked", False),
+        ("robot", "good", True), ("fresh", "good", False), ("old", "expired", False),
+        ("gone", "revoked", False),
     ]  # fmt: skip
     assert text not in repr(shown)
     assert "a-token-of-the-settings" not in repr(shown)

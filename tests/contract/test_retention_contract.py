@@ -133,6 +133,13 @@ async def test_leases_that_have_ended_are_forgotten(store: Store) -> None:
     assert not await store.acquire("held", "p2", 1000.0)
 
 
+async def test_a_store_knows_its_size(store: Store) -> None:
+    before = await store.size()
+    for number in range(50):
+        await store.save_call(a_record(f"k{number}", size=20_000))
+    assert await store.size() > before > 0
+
+
 async def test_space_is_given_back_until_there_is_no_more(store: Store) -> None:
     for number in range(50):
         await store.save_call(a_record(f"k{number}", size=20_000))

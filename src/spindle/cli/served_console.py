@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from spindle.app import Spindle
     from spindle.console.app import Console
+    from spindle.console.examination import Finding
     from spindle.serving.access import ServingAccess
 
 
@@ -27,4 +30,16 @@ def make_console(
     config = access.config
     secure = config.tls_certificate is not None or (config.url or "").startswith("https:")
     access.sessions = BrowserSessions(app, secure=secure, alone=alone)
-    return Console(app, access, access.sessions, make_api(app, access) if with_api else None)
+    api = make_api(app, access) if with_api else None
+    return Console(app, access, access.sessions, api, lambda: _examined(app))
+
+
+async def _examined(app: Spindle) -> Sequence[Finding]:
+    """Returns all that `spindle doctor` finds, in its words."""
+    from spindle.cli.findings import DoctorFinding, examine
+    from spindle.console.examination import Finding
+
+    found: list[DoctorFinding] = []
+    settings = app.settings
+    await examine(lambda: settings.reread() if settings.files else settings, (), found.append, lambda _: None)
+    return [Finding(item.level, item.subject, item.message, item.fix) for item in found]

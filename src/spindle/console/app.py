@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match, Route
 
+from spindle.console.examination import Examination
 from spindle.console.live import LiveStream, LiveUpdates
 from spindle.console.rendering import Pages
 from spindle.console.screen import Look, Screen
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from spindle.app import Spindle
+    from spindle.console.examination import Examine
     from spindle.domain.identity import Principal
     from spindle.serving.access import ServingAccess
     from spindle.serving.browser_sessions import BrowserSession, BrowserSessions
@@ -49,8 +51,11 @@ class Console:
         access: ServingAccess,
         sessions: BrowserSessions,
         api: ASGIApp | None = None,
+        examine: Examine | None = None,
     ) -> None:
-        """`api` answers the other paths for browsers with a session, where the server itself does not."""
+        """`api` answers the other paths for browsers with a session, where the server itself does not.
+        `examine` looks for all that may be wrong."""
+        self._examination = Examination(examine) if examine is not None else None
         self._api = api
         self._app = app
         self._access = access
@@ -121,7 +126,7 @@ class Console:
             raise PermissionDeniedError("only an administrator sees this page")
         look = Look(
             self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params,
-            session.is_owner,
+            session.is_owner, self._examination,
         )  # fmt: skip
         view = await screen.view(look)
         frame = await self._frame(request, principal, session, screen.place)

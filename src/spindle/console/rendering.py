@@ -58,6 +58,15 @@ def seconds(value: float | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
+def in_bytes(value: float) -> str:
+    """Returns a size as a person says it."""
+    for unit in ("bytes", "KB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} GB"
+
+
 def when(value: float | None) -> Markup:
     """Returns a time that the page's script shows as the reader's own: "3 min ago", and exact on hover."""
     if value is None:
@@ -122,6 +131,7 @@ def environment() -> Environment:
     filters |= {
         "cut": cut,
         "seconds": seconds,
+        "bytes": in_bytes,
         "when": when,
         "path": in_path,
         "json": json_text,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.console.examination import Examination
     from spindle.domain.identity import Principal
     from spindle.serving.access import ServingAccess
 
@@ -31,6 +32,8 @@ class Look:
     """The parts of the path that name something."""
     is_owner: bool = False
     """True for the owner of the workspace, who came by a link from its shell."""
+    examination: Examination | None = None
+    """Examines the workspace for whoever asks, where that can be done."""
 
     def sees(self, tool: str) -> bool:
         """True if this principal may see a tool."""

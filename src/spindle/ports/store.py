@@ -322,6 +322,10 @@ class RetentionStore(Protocol):
         """Deletes leases that have ended and returns how many there were."""
         ...
 
+    async def size(self) -> int:
+        """Returns the bytes that all of it takes, about."""
+        ...
+
     async def give_space_back(self, *, all_at_once: bool = False) -> bool:
         """Gives a part of the unused space back to the system, and returns True while there is more.
         `all_at_once`: also where that takes rewriting the whole store, while others wait."""

@@ -20,8 +20,10 @@ TOP_LEVEL = (
 _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
 
 
-def apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
-    """Applies the environment: SPINDLE_SECTION__KEY=value sets section.key."""
+def apply_environment(raw: RawTable, environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Applies the environment: SPINDLE_SECTION__KEY=value sets section.key. Returns the variables by the path
+    of what they set."""
+    applied: dict[tuple[str, ...], str] = {}
     for variable, text in sorted(environ.items()):
         match = _VARIABLE.fullmatch(variable)
         if not match:
@@ -34,13 +36,18 @@ def apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
                 hint=_did_you_mean(section),
             )
         node, inside = raw, ""
+        path: list[str] = []
         for step in folders:
             inside = _existing_key(node, step, inside)
+            path.append(inside)
             inner = node.setdefault(inside, {})
             if not isinstance(inner, dict):
                 raise ConfigurationError(f"{variable} sets a key inside {inside!r}, which is not a table")
             node = cast(RawTable, inner)
-        node[_existing_key(node, last, inside)] = _value_of(text)
+        key = _existing_key(node, last, inside)
+        node[key] = _value_of(text)
+        applied[(*path, key)] = variable
+    return applied
 
 
 def _existing_key(node: RawTable, step: str, inside: str) -> str:

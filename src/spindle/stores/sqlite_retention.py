@@ -27,6 +27,9 @@ class SqliteRetention(SqliteQueries, SqlRetention):
         given = {"keys": json.dumps(list(keys))}
         return await self._writer.run(lambda db: _remove(db, kind, given))
 
+    async def size(self) -> int:
+        return await self._reader.run(lambda db: _number(db, "page_count") * _number(db, "page_size"))
+
     async def give_space_back(self, *, all_at_once: bool = False) -> bool:
         if self._reader is self._writer:
             return False  # in memory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from spindle.console.screen import NavEntry, Screen
-from spindle.console.screens import access, calls, find, overview, sources, tools, waiting
+from spindle.console.screens import access, calls, find, health, overview, sources, tools, waiting
 
 PLACES: Final = (
     NavEntry("overview", "Overview", ""),
@@ -17,6 +17,7 @@ PLACES: Final = (
     NavEntry("calls", "Calls", "/calls"),
     NavEntry("waiting", "Waiting", "/waiting"),
     NavEntry("access", "Access", "/access"),
+    NavEntry("health", "Health", "/health"),
 )
 
 SCREENS: Final[tuple[Screen, ...]] = (
@@ -26,5 +27,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *calls.SCREENS,
     *waiting.SCREENS,
     *access.SCREENS,
+    *health.SCREENS,
     *find.SCREENS,
 )

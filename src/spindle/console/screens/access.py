@@ -204,9 +204,7 @@ async def matrix(look: Look) -> Matrix:
     rules = await access_rules(look)
     seen = await _tools(look)
     words, source = look.query.get("q", "").strip().lower(), look.query.get("source")
-    found = [
-        tool for tool in seen if words in tool.name.lower() and (not source or tool.source == source)
-    ]
+    found = [tool for tool in seen if words in tool.name.lower() and (not source or tool.source == source)]
     columns = page_of(list(rules.groups), {"page": look.query.get("columns", "")}, COLUMNS)
     page = page_of(found, look.query)
     rows = [

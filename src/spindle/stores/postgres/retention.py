@@ -22,6 +22,10 @@ class PostgresRetention(PostgresQueries, SqlRetention):
             await self._change(ANNOUNCE, {"last": max(map(int, keys), default=0)})
         return Removed(await self._change(_DELETE[kind], given))
 
+    async def size(self) -> int:
+        ((size,),) = await self._rows(_SIZE)
+        return int(size)
+
     async def give_space_back(self, *, all_at_once: bool = False) -> bool:
         return False  # the server's own autovacuum does it
 
@@ -36,6 +40,10 @@ async def _remove_runs(it: Statements, given: dict[str, Any]) -> Removed:
     return Removed(await it.change("DELETE FROM {schema}.runs WHERE id = ANY(:keys)", ended))
 
 
+_SIZE = (
+    "SELECT COALESCE(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+    " WHERE relkind = 'r' AND relnamespace = '{schema}'::regnamespace"
+)
 _DELETE = {
     "calls": """
         DELETE FROM {schema}.calls WHERE id IN

@@ -217,6 +217,19 @@ def test_who_announces_or_sends_too_large_a_body_reads_why(patient: Served, conn
         assert client.answer().endswith(b"hi")
 
 
+def test_who_asks_to_be_left_after_too_large_a_body_reads_why_too(patient: Served, connect: Connect) -> None:
+    """The connection is closed when all of the body has come: a reset could take the answer with it."""
+    body = b" " * 10 * MEGABYTE
+    announced = request(f"Content-Length: {len(body)}", "Connection: close") + body
+    lines = ("Transfer-Encoding: chunked", "Connection: close")
+    in_chunks = request(*lines) + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
+    for sent in (announced, in_chunks, announced + SAY):
+        client = connect(patient, sent)
+        answer = client.rest()
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+
 # --- in two readings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,8 @@ from spindle.app import Spindle
 from spindle.domain.run import Run
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError, InvalidArgumentsError, NotFoundError
+from spindle.listening.limits import ConnectionLimits
+from spindle.listening.server import EmbeddedServer, open_socket
 from spindle.rest.app import make_app
 from spindle.serving.access import ServingAccess
 from spindle.serving.file_drops import FileDrops
@@ -278,6 +281,33 @@ class TestWebhooks:
         assert (await client.post("/hooks/order", content=b"x")).status_code == 404
         assert (await self.send(client, b'{"note": "${secrets.X}"}', "m5")).status_code == 202
         assert await texts(app) == ["${secrets.X}"]
+
+    @pytest.mark.parametrize("in_chunks", [False, True])
+    @pytest.mark.parametrize("limit", [2000, 4 * 1024 * 1024])
+    async def test_a_body_of_10_mb_is_refused_by_an_answer_and_not_by_a_reset(
+        self, app: Spindle, in_chunks: bool, limit: int
+    ) -> None:
+        """Of a sender that sends all before it reads, and asks for the connection to be closed."""
+        config = CONFIG.model_copy(update={"max_body_size": limit, "allowed_hosts": ("127.0.0.1",)})
+        api = make_app(app, ServingAccess.of(config))
+        body = b"x" * 10_000_000
+
+        def post(port: int) -> tuple[int, bytes]:
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+            sent = iter([body[: len(body) // 2], body[len(body) // 2 :]]) if in_chunks else body
+            headers = {**signed(SECRET, "m1", body), "connection": "close"}
+            client.request("POST", "/hooks/orders", sent, headers, encode_chunked=in_chunks)
+            answer = client.getresponse()
+            return answer.status, answer.read()
+
+        server = EmbeddedServer(api, lambda: ConnectionLimits.of(config))
+        with open_socket("127.0.0.1", 0) as bound:
+            serving = asyncio.create_task(server.serve([bound]))
+            status, said = await asyncio.to_thread(post, bound.getsockname()[1])
+            server.stop(1.0)
+            await serving
+        assert (status, b"the body is larger than" in said) == (413, True)
+        assert await app.store.runs(limit=-1) == []
 
     async def test_a_full_queue_is_said_so_that_the_sender_tries_again(self, root: Path) -> None:
         table = trigger("orders", text="x", webhook=True, secret=SECRET, queue="short")

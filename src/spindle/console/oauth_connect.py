@@ -44,7 +44,7 @@ class Connect:
         async for piece in request.stream():
             body += piece
             if len(body) > MAX_FORM:
-                return page(400, "That did not work", "Follow the link again.")
+                return page(413, "That did not work", "Follow the link again.")
         sent = parse_qs(body.decode("latin-1"))
         ticket, code, mark = (sent.get(name, [""])[0] for name in ("ticket", "code", "mark"))
         cookie = request.cookies.get(FORM_COOKIE, "")

@@ -164,7 +164,8 @@ class RequestCycle:
         self.response_started = self.response_complete = True
         self.waits_to_continue = False
         self.message_event.set()
-        if not self.keep_alive:
+        if not self.keep_alive and not self.more_body:
+            # Else when the rest of the body has come: closed before, the client might never read the answer.
             self.writer.close()
         self.on_response()
 

@@ -29,6 +29,8 @@ SLOWEST = 1024
 DRAINED = 4
 """Times the size of a body that we would take: as much is thrown away of one that is answered already,
 because a client that cannot send all may never read the answer."""
+LEAST_DRAINED = 16 * 1024 * 1024
+"""The same in bytes, where a body may be small."""
 MOST_WASTED = 256 * 1024
 """Bytes of a refused client that are thrown away, so that it can read the answer before it is cut off."""
 
@@ -234,7 +236,7 @@ class HttpConnection(RepeatingConnection):
         cycle = self.cycle
         self._body_size += len(body)
         if cycle is None or cycle.response_complete:
-            if self._body_size > DRAINED * self._door.limits.body_size:
+            if self._body_size > max(DRAINED * self._door.limits.body_size, LEAST_DRAINED):
                 self._stop(413, "the body is too large")
             return
         cycle.body += body
@@ -264,7 +266,7 @@ class HttpConnection(RepeatingConnection):
             # Answered as if it had not asked; what comes next may be in another protocol.
             self._deaf = True
             if self.cycle is not None:
-                self.cycle.keep_alive = False
+                self.cycle.keep_alive = self.cycle.more_body = False
         except httptools.HttpParserError:
             self.refuse(*self._refusal)
         else:

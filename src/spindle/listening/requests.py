@@ -121,14 +121,20 @@ class RequestConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            cycle.more_body = False
+        if cycle is None:
+            return
+        cycle.more_body = False
+        if not cycle.response_complete:
             cycle.message_event.set()
+        elif not cycle.keep_alive:
+            self.writer.close()
 
     # --- answering
 
     def start(self, cycle: RequestCycle) -> None:
-        """Has the application answer a request."""
+        """Has the application answer a request, unless the client asked to be left after an earlier one."""
+        if self.transport.is_closing():
+            return
         self.running = cycle
         task = self.loop.create_task(cycle.run(self.state.app))
         self.state.tasks.add(task)

@@ -39,7 +39,7 @@ from spindle.serving.connecting import ConnectTools
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.guard import Guard
 from spindle.serving.operating import Operating, ServedConsole
-from spindle.serving.problems import of_error, of_result, problem, respond
+from spindle.serving.problems import body_of, of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry
 from spindle.serving.resource import base_url
 from spindle.telemetry import tracing
@@ -305,7 +305,8 @@ class _Api:
 
     async def _arguments(self, request: Request) -> JsonObject:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        body = await self._body(request)
+        hint = "send less, or raise serve.max_body_size"
+        body = await body_of(request, self._access.config.max_body_size, hint)
         if not body.strip():
             return {}
         # A page may send other kinds to any server without asking it first.
@@ -319,18 +320,6 @@ class _Api:
         if not is_object(arguments):
             raise InvalidArgumentsError("the body must be a JSON object with the tool's arguments")
         return arguments
-
-    async def _body(self, request: Request) -> bytes:
-        limit = self._access.config.max_body_size
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                hint = "send less, or raise serve.max_body_size"
-                raise _RefusedError(
-                    problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
-                )
-        return bytes(body)
 
 
 class _Whole(Response):

@@ -20,7 +20,7 @@ from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDenie
 from spindle.listening.response import Response
 from spindle.serving.admin_document import document
 from spindle.serving.administration import Administration, Administrator, administered
-from spindle.serving.problems import of_error, problem, respond
+from spindle.serving.problems import body_of, of_error, problem, respond
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -74,11 +74,7 @@ class _Asked:
 
     async def body(self) -> JsonObject:
         """The object that was sent."""
-        data = b""
-        async for chunk in self.request.stream():
-            data += chunk
-            if len(data) > MAX_BODY:
-                raise InvalidArgumentsError(f"the body is larger than {MAX_BODY} bytes")
+        data = await body_of(self.request, MAX_BODY)
         kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise InvalidArgumentsError("the body must be JSON", hint="send Content-Type: application/json")

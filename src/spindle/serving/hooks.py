@@ -20,7 +20,7 @@ from spindle.errors import ClientError, ConfigurationError, NotFoundError, Spind
 from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
 from spindle.serving.going_on import RunsGoingOn
-from spindle.serving.problems import of_error, problem, respond
+from spindle.serving.problems import body_of, of_error, problem, respond
 from spindle.serving.triggers import Trigger, triggers_of
 from spindle.sources.events.cloudevents import decoded
 from spindle.sources.events.links.signature import problem as signature_problem
@@ -74,9 +74,7 @@ class Webhooks:
         if pause is None:
             message = "no run waits here: it was called before, its time is over, or it does not wait yet"
             return respond({**problem(404, "not_found", message), "retry_after": EARLY})
-        body = await self._body(request)
-        if body is None:
-            return self._too_large()
+        body = await body_of(request, self._limit())
         try:
             value = _value(body, request.headers.get("content-type", ""))
         except (ConfigurationError, ValueError) as error:
@@ -102,9 +100,7 @@ class Webhooks:
     async def _start(self, trigger: Trigger, request: Request) -> Response:
         """Starts the flow of a trigger, if the call is signed and was not made before."""
         assert trigger.config.secret is not None
-        body = await self._body(request)
-        if body is None:
-            return self._too_large()
+        body = await body_of(request, self._limit())
         headers = dict(request.headers)
         wrong = signature_problem(trigger.config.secret.get_secret_value(), headers, body)
         id = headers.get("webhook-id", "")
@@ -113,9 +109,6 @@ class Webhooks:
         event = decoded(body, headers, trigger.name).to_dict()
         run = await trigger.fire({**event, "id": id})
         return Response(to_json({"accepted": True, "run": run.id}), 202, media_type="application/json")
-
-    def _too_large(self) -> Response:
-        return respond(problem(413, "invalid_arguments", f"the body is larger than {self._limit()} bytes"))
 
     async def _waiting(self, token: str) -> OpenPause | None:
         if not token or len(token) > MAX_TOKEN or not token.isalnum():
@@ -129,15 +122,6 @@ class Webhooks:
 
     def _limit(self) -> int:
         return min(MAX_BODY, self._access.config.max_body_size)
-
-    async def _body(self, request: Request) -> bytes | None:
-        """Returns the body, or None if it is too large."""
-        body, limit = bytearray(), self._limit()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                return None
-        return bytes(body)
 
 
 def _value(body: bytes, content_type: str) -> Any:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import AuthorizationRequired, BreakerOpenError, Interruption, LoopError, SpindleError
+from spindle.errors import (
+    AuthorizationRequired,
+    BreakerOpenError,
+    Interruption,
+    InvalidArgumentsError,
+    LoopError,
+    SpindleError,
+)
 from spindle.listening.response import Response
 from spindle.meanings import Meaning
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -34,6 +44,24 @@ STATUSES: Mapping[str, int] = {
 }
 
 
+class TooLargeError(InvalidArgumentsError):
+    """The body of a request is larger than may be."""
+
+    def __init__(self, limit: int, hint: str | None = None) -> None:
+        super().__init__(f"the body is larger than {limit} bytes", hint=hint)
+
+
+async def body_of(request: Request, limit: int, hint: str | None = None) -> bytes:
+    """Returns the body of a request. Raises TooLargeError as soon as more than `limit` bytes have come; the
+    connection then throws the rest away, so that the client can read why."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise TooLargeError(limit, hint)
+    return bytes(body)
+
+
 def problem(status: int, category: str, message: str, hint: str | None = None) -> JsonObject:
     """The body of an error response."""
     return {"status": status, "category": category, "message": message} | ({"hint": hint} if hint else {})
@@ -47,6 +75,8 @@ def of_error(error: BaseException) -> JsonObject:
             status = 503
         elif isinstance(error, LoopError):
             status = 508
+        elif isinstance(error, TooLargeError):
+            status = 413
         fields = error.to_dict("http")
         upstream = fields.pop("status", None)
         return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from spindle.listening.server import EmbeddedServer, open_socket
 from spindle.rest.app import make_app
 from spindle.serving.access import ServingAccess
 from spindle.serving.file_drops import FileDrops
-from spindle.serving.trigger_listeners import triggered_meanwhile
+from spindle.serving.trigger_listeners import remove_spent, triggered_meanwhile
 from spindle.serving.triggers import LEASE, Trigger, is_heard, or_owner, triggers_of
 from spindle.serving.working import work
 from spindle.sources.events.links.signature import signed
@@ -177,6 +178,46 @@ class TestFolders:
             keys.add(drop.key)
         assert len(keys) == 3
 
+    def test_files_that_were_taken_are_kept_by_age_and_number(self, root: Path) -> None:
+        drops = FileDrops(root / "inbox", "*", 0.0, lambda: 0.0)
+        for number in range(5):
+            (root / "inbox" / f"{number}").write_text("x")
+        drops.take()
+        taken = sorted(drops.take(), key=lambda drop: drop.name)
+        assert len(taken) == 5
+        for age, drop in enumerate(reversed(taken)):
+            os.utime(drop.file.parent, (1000 - age, 1000 - age))
+        keys = [drop.key for drop in taken]  # the oldest first
+        assert drops.spent(2.5, None, 1000) == [], "their runs are not submitted"
+        for drop in taken[:-1]:
+            drop.done()
+        assert drops.spent(None, None, 1000) == []
+        assert drops.spent(2.5, None, 1000) == keys[:2]
+        assert drops.spent(None, 4, 1000) == keys[:1]
+        assert drops.spent(2.5, 2, 1000) == keys[:3]
+        assert drops.spent(0, 0, 2000) == keys[:4], "the last waits for its run"
+        drops.remove(keys[0])
+        assert drops.spent(None, 2, 1000) == keys[1:3]
+        assert not taken[0].file.exists()
+
+    async def test_a_file_whose_run_has_not_ended_stays(self, root: Path) -> None:
+        keep = {"age": "0s", "count": "unlimited"}
+        async with opened(root, trigger(folder="inbox", settle=0.1, keep=keep)) as app:
+            table = triggers_of(app)["drop"]
+            fired = Trigger(app, "drop", table, print)
+            drops = FileDrops(root / "inbox", "*", 0.0, lambda: 0.0)
+            (root / "inbox" / "a").write_text("x")
+            drops.take()
+            (drop,) = drops.take()
+            run = await fired.fire(drop.event())
+            drop.done()
+            os.utime(drop.file.parent, (1000, 1000))
+            await remove_spent(fired, drops)
+            assert drop.file.exists()
+            await app.runner.cancel(run, "not wanted")
+            await remove_spent(fired, drops)
+            assert not drop.file.exists()
+
     async def test_a_folder_that_is_not_there_is_said_and_heard_later(self, root: Path) -> None:
         notes: list[str] = []
         triggers = {**trigger(folder="later", settle=0.1), **trigger("fine", folder="inbox", settle=0.1)}
@@ -246,7 +287,16 @@ class TestWebhooks:
         other = await self.send(client, body, "m2")
         assert other.json()["run"] != first.json()["run"]
         assert await texts(app) == ["one two", "one two"]
-        assert (await app.store.triggers())["orders"].last_run == other.json()["run"]
+        state = (await app.store.triggers())["orders"]
+        assert (state.runs, state.last_run) == (2, other.json()["run"])
+
+    async def test_what_is_delivered_many_times_at_once_counts_once(
+        self, app: Spindle, client: httpx.AsyncClient
+    ) -> None:
+        body = b'{"note": "one two"}'
+        answers = await asyncio.gather(*(self.send(client, body) for _ in range(8)))
+        assert len({answer.json()["run"] for answer in answers}) == 1
+        assert (await app.store.triggers())["orders"].runs == 1
 
     async def test_a_call_that_is_not_signed_right_starts_nothing(
         self, app: Spindle, client: httpx.AsyncClient
@@ -437,6 +487,8 @@ async def test_a_changed_resource_of_an_mcp_server_starts_the_flow(root: Path) -
         ({"webhook": True, "secret": "short"}, "needs a `secret`"),
         ({"folder": "a", "secret": SECRET}, "`secret` is not for"),
         ({"folder": "a", "foldre": "b"}, "foldre"),
+        ({"folder": "a", "keep": {"age": "soon"}}, "must be a time"),
+        ({"channel": "a", "keep": {"count": 1}}, "`keep` is not for"),
         ({"folder": "a", "inputs": 3}, "inputs should be a table"),
     ],
 )

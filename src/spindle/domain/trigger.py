@@ -6,11 +6,19 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from spindle.domain.retention import Age, Count
 from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY
 from spindle.domain.section import Section
 
 TriggerKind = Literal["channel", "webhook", "folder", "resource"]
 SHORTEST_SECRET = 16
+
+
+class KeepTaken(Section):
+    """The limits of files that were taken: what is over one of them goes, the oldest first."""
+
+    age: Age = Field(default=90 * 86400.0, description="the longest time, such as `30d`")
+    count: Count = Field(default=10_000, description="the largest number")
 
 
 class TriggerConfig(Section):
@@ -32,6 +40,9 @@ class TriggerConfig(Section):
     pattern: str = Field(default="*", description="the names of files that are taken")
     settle: float = Field(
         default=2.0, ge=0.1, description="seconds for which a file must not have changed before it is taken"
+    )
+    keep: KeepTaken = Field(
+        default_factory=KeepTaken, description="for how long, and how many, files that were taken are kept"
     )
     resource: str | None = Field(default=None, description="changes of this resource of an MCP server")
     source: str | None = Field(default=None, description="the source of the channel or the resource")
@@ -69,5 +80,6 @@ class TriggerConfig(Section):
 
 
 _ONLY_FOR = {
-    "secret": ("webhook",), "pattern": ("folder",), "settle": ("folder",), "source": ("channel", "resource"),
+    "secret": ("webhook",), "pattern": ("folder",), "settle": ("folder",), "keep": ("folder",),
+    "source": ("channel", "resource"),
 }  # fmt: skip

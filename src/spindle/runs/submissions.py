@@ -113,14 +113,21 @@ class Submissions:
     ) -> Run:
         """Stores a run and hands it to the engine. Returns it as it stands, when it would survive the death
         of this process. Raises BusyError if its queue is full."""
+        return (await self.submit_once(kind, name, given, options, placing))[0]
+
+    async def submit_once(
+        self, kind: str, name: str, given: JsonObject, options: CallOptions, placing: Placing
+    ) -> tuple[Run, bool]:
+        """Does the same, and returns beside the run if it is a new one: False where its key was used before."""
         id = placing.id_for(options.principal.id)
-        run = await self._store.run(id) if placing.dedup is not None else None
+        run, is_new = await self._store.run(id) if placing.dedup is not None else None, False
         if run is None:
             run, started = await self.prepared(kind, name, given, options, placing, id)
-            if not await self._store.save_run(run, [started]):
+            is_new = await self._store.save_run(run, [started])
+            if not is_new:
                 run = await self._store.run(id) or run  # of the first with this key
         await self.hand_to_engine(run)
-        return run
+        return run, is_new
 
     async def prepared(
         self, kind: str, name: str, given: JsonObject, options: CallOptions, placing: Placing, id: str

@@ -2,7 +2,7 @@
 
 A file is moved to `.taken/KEY/NAME` below the folder, with a mark in `.taken/pending` from before the move
 until its run is submitted. So a crash in between loses no file: the mark is found, and the same key is
-submitted again.
+submitted again. Files that were taken long ago, or are too many, are removed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -28,6 +30,9 @@ AT_ONCE: Final = 100
 """Files that one look takes."""
 LOOKED_AT: Final = 100_000
 """Files of a folder that one look goes through."""
+MOST_SPENT: Final = 1000
+"""Files that were taken before and that one look removes."""
+_KEY: Final = re.compile(r"[0-9a-f]{32}")
 _PARTIAL: Final = (".part", ".partial", ".tmp", ".crdownload", ".filepart", "~")
 """Ends of the names under which programs write files that are not whole yet."""
 
@@ -91,6 +96,30 @@ class FileDrops:
                 f"the folder {self._folder} cannot be watched: {error.strerror or error}",
                 hint="make it, and let the worker write in it",
             ) from None
+
+    def spent(self, age: float | None, count: int | None, now: float) -> list[str]:
+        """Returns keys of files that were taken more than `age` seconds ago, or before the newest `count`,
+        and whose runs are submitted; the oldest first, at most so many as one look takes."""
+        taken: list[tuple[float, str]] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder / TAKEN) as entries:
+            for number, entry in enumerate(entries):
+                if number >= LOOKED_AT:
+                    break
+                if _KEY.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):
+                        taken.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+        taken.sort()
+        surplus = 0 if count is None else max(len(taken) - count, 0)
+        over = [
+            key
+            for number, (at, key) in enumerate(taken)
+            if number < surplus or (age is not None and now - at > age)
+        ]
+        return [key for key in over if not (self._folder / TAKEN / PENDING / key).exists()][:MOST_SPENT]
+
+    def remove(self, key: str) -> None:
+        """Removes a file that was taken, with all that a flow put beside it."""
+        shutil.rmtree(self._folder / TAKEN / key, ignore_errors=True)
 
     def _state(self, entry: os.DirEntry[str]) -> str | None:
         """Returns a text that changes when the file does; None for what is not taken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LOOK = 1.0
 """Seconds between two looks into a folder."""
+CLEAN = 60.0
+"""Seconds between two looks for files that were taken and need not be kept."""
 
 
 @contextlib.asynccontextmanager
@@ -96,8 +99,20 @@ async def _resource(trigger: Trigger) -> None:
 async def _folder(trigger: Trigger) -> None:
     config = trigger.config
     drops = FileDrops(trigger.app.settings.root / (config.folder or ""), config.pattern, config.settle)
+    cleaned = -CLEAN
     while True:
         for drop in await in_thread(drops.take, "spindle-drops"):
             await trigger.fire_or_drop(drop.event())
             await in_thread(drop.done, "spindle-drops")
+        if time.monotonic() - cleaned >= CLEAN:
+            await remove_spent(trigger, drops)
+            cleaned = time.monotonic()
         await asyncio.sleep(LOOK)
+
+
+async def remove_spent(trigger: Trigger, drops: FileDrops) -> None:
+    """Removes files that were taken and are over the limits, except those whose runs have not ended."""
+    keep = trigger.config.keep
+    for key in await in_thread(lambda: drops.spent(keep.age, keep.count, time.time()), "spindle-drops"):
+        if not await trigger.is_at_work(key):
+            await in_thread(lambda key=key: drops.remove(key), "spindle-drops")

@@ -70,7 +70,7 @@ class Trigger:
         """Submits the flow for an event, once for its `id`, or for a key that tells more. Raises what is
         wrong with it: BusyError and StoreError may pass, the others will not."""
         try:
-            run = await self._submitted(event, key or str(event["id"]))
+            run, is_new = await self._submitted(event, key or str(event["id"]))
         except StoreError:
             raise
         except (SpindleError, Interruption) as error:
@@ -78,11 +78,12 @@ class Trigger:
             if isinstance(error, Interruption):
                 raise InvalidArgumentsError(f"it cannot be run now: {error.message}") from None
             raise
-        state = TriggerState(self.name, last_at=await self.app.store.time(), last_run=run.id)
+        # What is delivered again has the run that it had.
+        state = TriggerState(self.name, int(is_new), await self.app.store.time(), run.id)
         await self.app.store.save_trigger(state, happened=True)
         return run
 
-    async def _submitted(self, event: JsonObject, key: str) -> Run:
+    async def _submitted(self, event: JsonObject, key: str) -> tuple[Run, bool]:
         size = len(to_json(event, default=str))
         if size > MAX_EVENT:
             raise InvalidArgumentsError(f"the event has {size} bytes, and {MAX_EVENT} may be")
@@ -95,12 +96,24 @@ class Trigger:
             raise InvalidArgumentsError(
                 f"its inputs cannot be made of the event: {error.problem}", hint=error.hint
             ) from None
-        placing = Placing(self.config.queue, self.config.priority, dedup=f"trigger:{self.name}:{key}")
-        token = _for_owner.set(True)
+        from spindle.flows.workspace import KIND
+
+        options, token = CallOptions(), _for_owner.set(True)
         try:
-            return await self.app.flows.submit(self.config.flow, inputs, CallOptions(), placing)
+            name, given = await self.app.flows.to_submit(self.config.flow, inputs, options)
+            return await self.app.runner.submissions.submit_once(
+                KIND, name, given, options, self._placing(key)
+            )
         finally:
             _for_owner.reset(token)
+
+    def _placing(self, key: str) -> Placing:
+        return Placing(self.config.queue, self.config.priority, dedup=f"trigger:{self.name}:{key}")
+
+    async def is_at_work(self, key: str) -> bool:
+        """True if the event with this key has a run that has not ended."""
+        run = await self.app.store.run(self._placing(key).id_for(CallOptions().principal.id))
+        return run is not None and run.status in ("queued", "running", "paused")
 
     async def fire_or_drop(self, event: JsonObject, key: str | None = None) -> None:
         """The same for an event that nobody sends again: waits while the queue is full, and what is wrong

@@ -18,9 +18,7 @@ class SqlTriggers(SqlQueries):
         error = state.error and self._seal.seal(
             to_json(state.error, default=str), f"trigger:{state.name}:error"
         )
-        values = (
-            storable(state.name), int(state.last_run is not None), state.last_at, state.last_run, error,
-        )  # fmt: skip
+        values = (storable(state.name), state.runs, state.last_at, state.last_run, error)
         await self._change(_HAPPENED if happened else _HEARD, dict(zip(TRIGGER, values, strict=True)))
 
     async def triggers(self) -> dict[str, TriggerState]:

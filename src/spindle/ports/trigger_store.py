@@ -12,7 +12,8 @@ class TriggerStore(Protocol):
 
     async def save_trigger(self, state: TriggerState, *, happened: bool) -> None:
         """Writes how a trigger stands. `happened`: something has come, so its run or error is the last one,
-        and its `runs` are added to those that were started before; else only its error is written, or that it has none."""
+        and its `runs` are added to those that were started before; else only its error is written,
+        or that it has none."""
         ...
 
     async def triggers(self) -> dict[str, TriggerState]:

@@ -118,7 +118,7 @@ class Submissions:
     async def submit_once(
         self, kind: str, name: str, given: JsonObject, options: CallOptions, placing: Placing
     ) -> tuple[Run, bool]:
-        """Does the same, and returns beside the run if it is a new one: False where its key was used before."""
+        """Does the same, and returns beside the run if it is new: False where its key was used before."""
         id = placing.id_for(options.principal.id)
         run, is_new = await self._store.run(id) if placing.dedup is not None else None, False
         if run is None:

@@ -44,7 +44,7 @@ STATUSES: Mapping[str, int] = {
 }
 
 
-class TooLargeError(InvalidArgumentsError):
+class BodyTooLargeError(InvalidArgumentsError):
     """The body of a request is larger than may be."""
 
     def __init__(self, limit: int, hint: str | None = None) -> None:
@@ -52,13 +52,13 @@ class TooLargeError(InvalidArgumentsError):
 
 
 async def body_of(request: Request, limit: int, hint: str | None = None) -> bytes:
-    """Returns the body of a request. Raises TooLargeError as soon as more than `limit` bytes have come; the
+    """Returns the body of a request. Raises BodyTooLargeError as soon as more than `limit` bytes have come; the
     connection then throws the rest away, so that the client can read why."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise TooLargeError(limit, hint)
+            raise BodyTooLargeError(limit, hint)
     return bytes(body)
 
 
@@ -75,7 +75,7 @@ def of_error(error: BaseException) -> JsonObject:
             status = 503
         elif isinstance(error, LoopError):
             status = 508
-        elif isinstance(error, TooLargeError):
+        elif isinstance(error, BodyTooLargeError):
             status = 413
         fields = error.to_dict("http")
         upstream = fields.pop("status", None)

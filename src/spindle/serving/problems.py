@@ -52,8 +52,8 @@ class BodyTooLargeError(InvalidArgumentsError):
 
 
 async def body_of(request: Request, limit: int, hint: str | None = None) -> bytes:
-    """Returns the body of a request. Raises BodyTooLargeError as soon as more than `limit` bytes have come; the
-    connection then throws the rest away, so that the client can read why."""
+    """Returns the body of a request. Raises BodyTooLargeError as soon as more than `limit` bytes have come.
+    The connection then throws the rest away, so that the client can read why."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -99,6 +99,16 @@ class TestRuns(RunStoreContract):
         assert [run.id for run in await store.runs(limit=-1)] == ["other", "r2", "r1", "r0"]
         assert [run.id for run in await store.runs(limit=9, status="paused")] == ["r2", "r1"]
         assert [run.id for run in await store.runs(limit=9, principal="bob")] == ["other"]
+        assert [run.id for run in await store.runs(limit=1, before="r2")] == ["r1"]
+        assert await store.runs(limit=9, before="nothing") == []
+
+    async def test_the_newest_event_is_another_once_a_run_has_gone_on(self, store: RunStore) -> None:
+        assert await store.newest_event() == 0
+        await store.save_run(a_run(), [RunEvent("r1", "started", 1.0)])
+        first = await store.newest_event()
+        assert await store.newest_event() == first > 0
+        await store.save_events(a_run(), [step("/a")])
+        assert await store.newest_event() > first
 
     async def test_runs_are_found_by_kind_and_name_behind_many_others(self, store: RunStore) -> None:
         for id, kind, name in (("a", "flow", "x"), ("b", "flow", "y"), ("c", "call", "x")):

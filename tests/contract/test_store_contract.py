@@ -436,6 +436,12 @@ class TestCalls:
         assert await keys(limit=2, principal="bob", before="k2") == ["k0"]
         assert await keys(before="k0") == []
         assert await keys(before="nothing") == []
+        assert await keys(run="r1") == []
+        await store.save_call(a_record("k6", run="r1", trace="0af7651916cd43dd8448eb211c80319c"))
+        assert await keys(run="r1") == ["k6"]
+        kept = await store.call("k6")
+        assert kept is not None
+        assert (kept.run, kept.trace) == ("r1", "0af7651916cd43dd8448eb211c80319c")
 
     async def test_the_times_of_calls_are_those_of_the_newest(self, store: Store) -> None:
         assert await store.call_timings(limit=10, since=0) == []

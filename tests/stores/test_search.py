@@ -242,7 +242,9 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
             file.execute(f"DROP TABLE {table}")
         file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version')")
         file.execute("DROP INDEX secrets_by_source")
-        file.execute("ALTER TABLE calls DROP COLUMN result")
+        file.execute("DROP INDEX calls_by_run")
+        for column in ("result", "run", "trace"):
+            file.execute(f"ALTER TABLE calls DROP COLUMN {column}")
         file.execute("DROP INDEX runs_by_queue")
         for column in ("generation", "queue", "turn", "priority", "not_before"):
             file.execute(f"ALTER TABLE runs DROP COLUMN {column}")
@@ -267,7 +269,8 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version');
             DROP FUNCTION keep_audit;
             DROP INDEX secrets_by_source;
-            ALTER TABLE calls DROP COLUMN result;
+            DROP INDEX calls_by_run;
+            ALTER TABLE calls DROP COLUMN result, DROP COLUMN run, DROP COLUMN trace;
             DROP INDEX runs_by_queue;
             ALTER TABLE runs DROP COLUMN generation, DROP COLUMN queue, DROP COLUMN turn,
                 DROP COLUMN priority, DROP COLUMN not_before;

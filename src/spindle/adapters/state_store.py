@@ -174,15 +174,17 @@ class RunsIn:
         principal: str | None = None,
         kind: str | None = None,
         name: str | None = None,
+        before: str | None = None,
     ) -> list[Run]:
+        known = (await self._read()).runs
+        end = None if before is None else list(known).index(before) if before in known else 0
         found = [
-            run
-            for run in reversed((await self._read()).runs.values())
+            run for run in [*known.values()][:end][::-1]
             if status in (None, run.status)
             and principal in (None, run.principal.id)
             and (run.kind != PART if kind is None else run.kind == kind)
             and name in (None, run.name)
-        ]
+        ]  # fmt: skip
         return found if limit < 0 else found[:limit]
 
     async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
@@ -197,8 +199,10 @@ class RunsIn:
         return None
 
     async def history(self, run: str, kind: EventKind | None = None) -> list[RunEvent]:
-        events = (await self._read()).events
-        return [event for event in events if event.run == run and kind in (None, event.kind)]
+        return [one for one in (await self._read()).events if one.run == run and kind in (None, one.kind)]
+
+    async def newest_event(self) -> int:
+        return len((await self._read()).events)
 
     async def pause(self, token: str) -> Pause | None:
         return (await self._read()).pauses.get(token)

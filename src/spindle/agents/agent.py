@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
 from spindle.agents.events import AgentEvent, listening
+from spindle.agents.forking import forked
 from spindle.agents.limits import Limits
 from spindle.agents.models import check_name, require_library
 from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType, checker_of, schema_of
@@ -222,20 +223,16 @@ class Agent:
     ) -> AgentOutcome:
         """Starts a new run from a step of another, with its calls up to there. Without a message the model
         is asked again from there."""
-        from spindle.agents.conversation import Conversation, write_messages
-
         record = await self._agents.record(run_id)
         owner = record.run.principal
         if principal is not None and principal.id != owner.id:
             raise PermissionDeniedError(f"run {record.run.id} does not belong to {principal.id!r}")
-        messages = record.messages(step)
-        if not message and not Conversation(messages).awaits_the_model:
-            raise ConfigurationError(
-                f"step {step} of run {record.run.id} ended with an answer",
-                hint="give a message that says what to do next",
-            )
-        earlier = (record.run.id, *record.job.earlier)
-        job = self._job(message, output_type, (), None, write_messages(messages), earlier)
+        job = replace(
+            forked(record, step, message),
+            agent=self._definition,
+            output=schema_of(output_type),
+            parallel=None,
+        )
         return await self._run(job, principal or owner, output_type, on_event, streams=streams)
 
     async def history(self, run_id: str) -> list[ModelMessage]:
@@ -258,17 +255,15 @@ class Agent:
         output_type: OutputType,
         history: Sequence[ModelMessage],
         parallel: int | None,
-        written: Sequence[Any] = (),
-        earlier: tuple[str, ...] = (),
     ) -> Job:
         from spindle.agents.conversation import write_messages
 
-        if not task and not written:
+        if not task:
             raise ConfigurationError("an agent needs a task")
         if parallel is not None and parallel < 1:
             raise ConfigurationError(f"`parallel` must be at least 1, and is {parallel}")
-        before = written or write_messages(history)
-        return Job(new_id(), self._definition, task, schema_of(output_type), before, earlier, parallel)
+        before = write_messages(history)
+        return Job(new_id(), self._definition, task, schema_of(output_type), before, (), parallel)
 
     async def _run(
         self,

@@ -249,7 +249,7 @@ class Caller:
                 if running.tool is not None:
                     mask, about = self.recorder.masked, (running.tool, given, running.secrets)
                     shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
-                    record = running.record(shown, given, options, outcome, problem, result)
+                    record = running.record(shown, given, options, outcome, problem, result, journal)
                     if (saving := self.recorder.save(record, together=self._running > 1)) is not DONE:
                         await saving
                     if options.on_record is not None:

@@ -66,6 +66,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def run(self) -> str | None:
+        """The id of the run; None for a call that has not become one."""
+        ...
+
+    @property
     def step_id(self) -> str:
         """An id of this place, the same in every process that comes to it."""
         ...

@@ -10,6 +10,7 @@ from spindle.calls.record import fit_to_store, kept_result
 from spindle.calls.reported import refined
 from spindle.domain.call import CallRecord, new_id
 from spindle.errors import CallTimeoutError, ServerError, SpindleError
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from spindle.calls.host import PatientPeer
@@ -66,9 +67,10 @@ class RunningCall:
         outcome: str,
         problem: JsonObject | None,
         result: Result | None,
+        place: Journal | None,
     ) -> CallRecord:
         """The record of the call, which has found its tool and ended now. `shown` is what it was given,
-        without secrets."""
+        without secrets. `place` is its place in a run."""
         tool = self.tool
         assert tool is not None
         told = problem or self.remark
@@ -78,6 +80,8 @@ class RunningCall:
             outcome, self.started_at, time.perf_counter() - self._began, self.attempts,
             fit_to_store(told, self.secrets) if told is not None else None, self.parent,
             None if kept is None else kept_result(kept, tool, given, self.secrets),
+            place.run if place is not None else None,
+            tracing.trace_id() if tracing.active is not None else None,
         )  # fmt: skip
 
     def fail(self, error: Exception, seconds: float | None) -> NoReturn:

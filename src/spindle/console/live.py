@@ -129,9 +129,10 @@ class LiveUpdates:
         calls = await self._app.store.calls(limit=1)
         return calls[0].key if calls else None
 
-    async def _newest_runs(self) -> list[tuple[str, str, float]]:
+    async def _newest_runs(self) -> tuple[int, list[tuple[str, str, float]]]:
         runs = await self._app.store.runs(limit=_LOOKED_AT)
-        return [(run.id, run.status, run.updated_at) for run in runs]
+        steps = await self._app.store.newest_event()
+        return steps, [(run.id, run.status, run.updated_at) for run in runs]
 
     async def _open_pauses(self) -> list[str]:
         return [pause.token for pause in await self._app.pauses()]

@@ -351,6 +351,10 @@ class CallRecord:
     error: JsonObject | None = None
     parent: str | None = None
     result: JsonObject | None = None
+    run: str | None = None
+    """The run that it was a step of, or that it became."""
+    trace: str | None = None
+    """The id of its trace, if tracing was on."""
 
     def to_dict(self) -> JsonObject:
         """Returns the record as JSON."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from spindle.flows.text.files import Loaded
     from spindle.flows.trace import NodeEvent, Observe
     from spindle.ports.store import CacheStore, RunStore
+    from spindle.runs.executions import Work
     from spindle.runs.outcomes import Outcome
     from spindle.runs.placing import Placing
     from spindle.runs.runner import Runner
@@ -106,9 +107,8 @@ class WorkspaceFlows:
 
         if is_pipe(text):
             return None
-        path = Path(text)
-        if path.suffix.lower() in ENDINGS:
-            return self.library.load(path)
+        if Path(text).suffix.lower() in ENDINGS:
+            return self.library.load(Path(text))
         return self._known[text] if text in self._known else self.library.find(text)
 
     async def read_pipe(self, text: str, principal: Principal) -> Loaded:
@@ -152,9 +152,7 @@ class WorkspaceFlows:
             return await self._run_unread(flow, dict(inputs or {}), options, dict(params or {}), observe, id)
         made, kept = await self._prepared(found, inputs, options, params, start, only=only, reuse=reuse)
 
-        async def work(given: JsonObject, host: CallHost, options: CallOptions) -> Result:
-            return await self._execute(made, given, host, options)
-
+        work: Work = partial(self._execute, made)
         token = observer.set(observe)
         try:
             return await self.runner.start(KIND, name_of(made), kept, options, id=id, work=work)
@@ -180,13 +178,14 @@ class WorkspaceFlows:
         inputs: Mapping[str, Any] | None,
         options: CallOptions,
         params: Mapping[str, Any] | None = None,
+        start: str | None = None,
+        reuse: str | None = None,
     ) -> tuple[str, JsonObject]:
         """Returns the name of a flow's run and what a worker is given. Raises what is wrong with the flow or
         its inputs, and PermissionDeniedError for a tool that the principal may not call."""
         found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
-        made, kept = await self._prepared(
-            found, inputs, options, params, find=partial(find_callable, self._caller)
-        )
+        finder = partial(find_callable, self._caller)
+        made, kept = await self._prepared(found, inputs, options, params, start, reuse=reuse, find=finder)
         if kept["definition"] is None:
             raise FlowError(
                 f"the flow {made.name!r} has parts written in Python, which a worker would not know",
@@ -340,10 +339,11 @@ class WorkspaceFlows:
         flows that it called as tools are left out: they may have the same ids."""
         from spindle.flows.shown_run import without_secrets_of
 
-        found, given, events = await self._traced(run)
+        found, given, events = await self.traced(run)
         return found, await without_secrets_of(found, given, self._known, self._caller), events
 
-    async def _traced(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
+    async def traced(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
+        """Returns the same with all secrets, for what goes on from there."""
         from spindle.flows.trace import NodeEvent
 
         found = await self._store.run(run) if run else None
@@ -391,7 +391,7 @@ class WorkspaceFlows:
         """Returns the shared store of a run at its end, or when it first reached a node."""
         from spindle.flows.replay import replay
 
-        found, given, events = await self._traced(run)
+        found, given, events = await self.traced(run)
         if found.kind != KIND:
             raise FlowError(f"run {found.id} is not a run of a flow")
         ended = itertools.takewhile(lambda event: event.node != before, events)

@@ -41,8 +41,14 @@ class RunStore(Protocol):
         principal: str | None = None,
         kind: str | None = None,
         name: str | None = None,
+        before: str | None = None,
     ) -> list[Run]:
-        """Returns runs, the newest first; parts of batches only by their kind. A negative limit is none."""
+        """Returns runs, the newest first; parts of batches only by their kind. A negative limit is none.
+        `before`: the id of a run; only those that are older, for the next page."""
+        ...
+
+    async def newest_event(self) -> int:
+        """Returns the number of the newest event of all runs: another one once any of them has gone on."""
         ...
 
     async def parts(self, prefix: str) -> dict[str, RunStatus]:

@@ -181,6 +181,7 @@ class CallFilter:
     until: float | None = None
     slower: float | None = None
     """Seconds that a call took at least."""
+    run: str | None = None
     before: str | None = None
     """The key of a call: only those that are older are listed, for the next page."""
 

@@ -30,8 +30,9 @@ from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
-from spindle.rest.paused import PATH, StoredCall, cancel, look_at, result_of
+from spindle.rest.paused import PATH, StoredCall, look_at, result_of
 from spindle.rest.pauses import PausesApi
+from spindle.rest.runs import RunsApi
 from spindle.rest.submitted import placing_of, served_queues, wants_async
 from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import ServingAccess
@@ -97,7 +98,11 @@ def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/sources/{name}/connect", "POST", api.connect),
         api.route("/pauses", "GET", api.people.listed),
         api.route("/pauses/{token}", "POST", api.people.answer),
-        api.route(f"{PATH}/{{run}}", "DELETE", api.cancel),
+        api.route(PATH, "GET", api.runs.listed),
+        api.route(f"{PATH}/{{run}}", "DELETE", api.runs.cancel),
+        api.route(f"{PATH}/{{run}}/trace", "GET", api.runs.trace),
+        api.route(f"{PATH}/{{run}}/resume", "POST", api.runs.resume),
+        api.route(f"{PATH}/{{run}}/again", "POST", api.runs.again),
     ]
     # It sends whatever such a handler returns, of its own class or not.
     return Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
@@ -115,6 +120,7 @@ class _Api:
         self._workspace = spindle.catalog.sources.workspace
         self._connect = ConnectTools(spindle, access)
         self.people = PausesApi(spindle, access, self._arguments)
+        self.runs = RunsApi(spindle, access, self._arguments)
 
     def route(self, path: str, method: str, handle: Callable[[Request], Awaitable[Response]]) -> Route:
         """Has requests handled, each in a span of its own. Turns every error into a response."""
@@ -248,12 +254,6 @@ class _Api:
         if isinstance(outcome, Paused):
             body["consents"] = [pause.details for pause in outcome.pauses]
         return Response(to_json(body, default=str), media_type="application/json")
-
-    async def cancel(self, request: Request) -> Response:
-        """Ends a run of its caller."""
-        run, principal = request.path_params["run"], self._access.principal(request.scope)
-        await cancel(self._spindle, run, principal)
-        return Response(status_code=204)
 
     async def _submitted(
         self, name: str, arguments: JsonObject, options: CallOptions, placing: Placing

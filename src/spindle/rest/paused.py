@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import AuthorizationRequired, ClientError, NotFoundError, ServerError
+from spindle.errors import AuthorizationRequired, NotFoundError, ServerError
 from spindle.listening.response import Response
 from spindle.rest.forms import JSON
 from spindle.runs.outcomes import Finished, Paused
@@ -128,16 +128,6 @@ async def look_at(spindle: Spindle, run_id: str, principal: Principal) -> Result
     if run.status == "cancelled":
         raise NotFoundError(f"run {run.id} was cancelled", hint="make the call again")
     return await spindle.runner.outcome(run)
-
-
-async def cancel(spindle: Spindle, run_id: str, principal: Principal) -> None:
-    """Ends a caller's run, wherever it is. Raises ClientError for one that has ended, other than by this."""
-    run = await _own(spindle, run_id, principal)
-    if run.status in OPEN:
-        await spindle.runner.cancel(run, "its caller cancelled it")
-        run = await _own(spindle, run_id, principal)
-    if run.status != "cancelled":
-        raise ClientError(f"run {run.id} is {run.status}", hint=f"GET {PATH}/{run.id} has its result")
 
 
 async def _own(spindle: Spindle, run_id: str, principal: Principal) -> Run:

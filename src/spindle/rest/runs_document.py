@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject
 from spindle.rest.forms import JSON, PROBLEM_SCHEMA
+from spindle.rest.runs_paths import RUN, paths
 from spindle.serving.problems import PROBLEM_TYPE
 from spindle.version import __version__
 
@@ -65,6 +66,7 @@ def document(url: str, *, wants_token: bool) -> JsonObject:
         "info": {"title": "Runs and what they wait for", "version": __version__},
         "servers": [{"url": url}],
         "paths": {
+            **paths(_operation, _named),
             "/pauses": {
                 "get": _operation(
                     "listPauses",
@@ -91,7 +93,7 @@ def document(url: str, *, wants_token: bool) -> JsonObject:
                 },
             },
         },
-        "components": {"schemas": {"Pause": _PAUSE, "Problem": PROBLEM_SCHEMA}},
+        "components": {"schemas": {"Pause": _PAUSE, "Run": RUN, "Problem": PROBLEM_SCHEMA}},
     }
     if wants_token:
         made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -103,13 +105,14 @@ def _named(name: str) -> JsonObject:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _operation(id: str, summary: str, answer: JsonObject) -> dict[str, Any]:
+def _operation(id: str, summary: str, answer: JsonObject | None, status: str = "200") -> dict[str, Any]:
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    content = {} if answer is None else {"content": {JSON: {"schema": answer}}}
     return {
         "operationId": id,
         "summary": summary,
         "responses": {
-            "200": {"description": "Done.", "content": {JSON: {"schema": answer}}},
+            status: {"description": "Done.", **content},
             "default": {"description": "What went wrong.", "content": {PROBLEM_TYPE: problem}},
         },
     }

@@ -96,6 +96,10 @@ class LonePlace:
         return self._entered().ask(question)
 
     @property
+    def run(self) -> str | None:
+        return self.run_id if self._place is not None else None
+
+    @property
     def step_id(self) -> str:
         return self._entered().step_id
 

@@ -144,6 +144,10 @@ class RunPlace:
         self._journal.withdraw(self._path)
 
     @property
+    def run(self) -> str:
+        return self._journal.run.id
+
+    @property
     def step_id(self) -> str:
         return _digest(self._journal.run.id, self._path)
 

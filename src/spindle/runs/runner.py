@@ -103,13 +103,13 @@ class Runner:
         given: JsonObject,
         options: CallOptions = DEFAULT_OPTIONS,
         *,
+        id: str | None = None,
         work: Work | None = None,
     ) -> tuple[str, Coroutine[Any, Any, Outcome]]:
         """The same in two parts, for a caller that must know that the run is stored before it ends: returns
         its id, and what executes it. Raises StoreError if it cannot be stored."""
-        journal = self._executions.journal(
-            self._executions.new_run(kind, name, options, new_id()), kept(given, options)
-        )
+        run = self._executions.new_run(kind, name, options, id or new_id())
+        journal = self._executions.journal(run, kept(given, options))
         await journal.save()
         return journal.run.id, self._executions.execute(journal, options, work)
 

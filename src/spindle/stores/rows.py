@@ -17,7 +17,7 @@ from spindle.ports.store import Seal, SourceState, StoredTool
 MAX_CACHED_RESULT = 1024 * 1024
 CALL = (
     "key", "tool", "source", "principal", "arguments", "outcome", "started_at", "duration", "attempts",
-    "error", "parent", "result",
+    "error", "parent", "result", "run", "trace",
 )  # fmt: skip
 
 
@@ -168,13 +168,14 @@ def row_from_record(record: CallRecord, seal: Seal) -> tuple[Any, ...]:
     return (
         record.key, tool, record.source, principal, arguments,
         record.outcome, record.started_at, record.duration, record.attempts, error, record.parent, result,
+        record.run, record.trace,
     )  # fmt: skip
 
 
 def record_from_row(row: tuple[Any, ...], seal: Seal) -> CallRecord:
     """The call record in a row. Details that cannot be opened are replaced by a word on why."""
     (key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent,
-     result) = row  # fmt: skip
+     result, run, trace) = row  # fmt: skip
     try:
         arguments = seal.open(arguments, f"call:{key}:arguments")
         error = error and seal.open(error, f"call:{key}:error")
@@ -185,6 +186,7 @@ def record_from_row(row: tuple[Any, ...], seal: Seal) -> CallRecord:
     return CallRecord(
         key, tool, source, principal, from_json(arguments), outcome, started_at, duration, attempts,
         from_json(error) if error else None, parent, from_json(result) if result else None,
+        run, trace,
     )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ INSERT: Final = f"INSERT INTO calls ({', '.join(CALL)}) VALUES ({', '.join('?' *
 _BLOBS = tuple(CALL.index(name) for name in ("arguments", "error", "result"))
 _REQUIRED = CALL.index("error")
 """Columns from the left that may not be empty."""
+_EARLIER = CALL.index("run")
+"""Columns of records that an earlier version has left."""
 _STARTED, _DURATION = CALL.index("started_at"), CALL.index("duration")
 _MARK = "spool:"
 _SET_PLACE = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -256,8 +258,9 @@ def _row_of(line: bytes) -> Row | None:
     """The row in a line; None if it is damaged."""
     try:
         cells: Any = from_json(line)
-        if not is_array(cells) or len(cells) != len(CALL):
+        if not is_array(cells) or len(cells) not in (_EARLIER, len(CALL)):
             return None
+        cells += [None] * (len(CALL) - len(cells))
         for place in _BLOBS:
             if cells[place] is not None:
                 cells[place] = a2b_base64(cells[place])

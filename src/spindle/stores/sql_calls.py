@@ -87,6 +87,7 @@ _CONDITIONS = {
     "since": "started_at >= :since",
     "until": "started_at < :until",
     "slower": "duration >= :slower",
+    "run": "run = :run",
     "before": "id < (SELECT MIN(id) FROM {schema}.calls WHERE key = :before)",
 }
 # There is no index of times: how far back it looks is bounded by the number of calls.

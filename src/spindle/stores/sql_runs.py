@@ -26,15 +26,20 @@ class SqlRuns(SqlQueries):
         principal: str | None = None,
         kind: str | None = None,
         name: str | None = None,
+        before: str | None = None,
     ) -> list[Run]:
         values = {
             "status": status,
             "principal": principal,
             "kind": kind,
             "name": name,
+            "before": before,
             "limit": limit if limit >= 0 else NO_LIMIT,
         }
         return [run_from_row(row, self._seal) for row in await self._rows(_SELECT_RUNS, values)]
+
+    async def newest_event(self) -> int:
+        return (await self._rows("SELECT COALESCE(MAX(number), 0) FROM {schema}.run_events", {}))[0][0]
 
     async def queued(
         self, queue: str, *, principal: str | None = None, due_by: float | None = None, parts: bool = True
@@ -88,8 +93,10 @@ _SELECT_RUNS = f"""
       AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
       AND (CAST(:kind AS TEXT) IS NULL AND kind <> '{PART}' OR kind = :kind)
       AND (CAST(:name AS TEXT) IS NULL OR name = :name)
+      AND (CAST(:before AS TEXT) IS NULL
+           OR number < (SELECT number FROM {{schema}}.runs WHERE id = :before))
     ORDER BY number DESC LIMIT :limit
-"""
+"""  # noqa: S608 - only constants
 _INSERT_RUN = insert("runs", RUN).replace(".runs", ".runs AS held").replace("lease,", "lease_until,", 1)
 UPSERT_RUN = f"""
     {_INSERT_RUN.replace(":lease,", f"{LEASE_END},")}

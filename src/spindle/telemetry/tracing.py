@@ -201,6 +201,16 @@ def sent_on(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**params, "_meta": {**(meta if is_object(meta) else {}), **active.carried()}}
 
 
+def trace_id() -> str | None:
+    """The id of the current trace, as its tools show it; None while tracing is off."""
+    if active is None:
+        return None
+    from opentelemetry.trace import format_trace_id, get_current_span
+
+    found = get_current_span().get_span_context()
+    return format_trace_id(found.trace_id) if found.is_valid else None
+
+
 def headers() -> dict[str, str]:
     """The headers by which the current span travels over HTTP; none while tracing is off."""
     return {} if active is None else active.carried()

@@ -118,9 +118,10 @@ def _is_unreachable(error: SpindleError) -> bool:
 _COLUMNS = ", ".join(CALL)
 _ROWS = f"""
     unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::float8[],
-           %s::float8[], %s::int[], %s::bytea[], %s::text[], %s::bytea[]) AS record ({_COLUMNS})
+           %s::float8[], %s::int[], %s::bytea[], %s::text[], %s::bytea[], %s::text[],
+           %s::text[]) AS record ({_COLUMNS})
 """
-_INSERT_ONE = f"INSERT INTO {{schema}}.calls ({_COLUMNS}) VALUES ({', '.join(['%s'] * 12)})"  # noqa: S608
+_INSERT_ONE = f"INSERT INTO {{schema}}.calls ({_COLUMNS}) VALUES ({', '.join(['%s'] * len(CALL))})"  # noqa: S608
 _INSERT = f"INSERT INTO {{schema}}.calls ({_COLUMNS}) SELECT {_COLUMNS} FROM {_ROWS}"  # noqa: S608
 _INSERT_MISSING = f"""
     {_INSERT}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from servers.postgres import PostgresServer
     from servers.temporal import TemporalServer
 
+pytest_plugins = ["pytester"]
+
 # The workspaces of tests are the tests' own. Those about trust take it back.
 os.environ["SPINDLE_TRUST"] = "1"
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from spindle.agents.limits import Limits
     from spindle.calls.requests import SourceRequests
     from spindle.calls.resources import Resources
+    from spindle.calls.tape import OpenTape, Tape
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
@@ -68,6 +69,8 @@ SETTLE_TIMEOUT = 5.0
 
 class Spindle(OffersResources):
     """An open workspace, made by `spindle.open`."""
+
+    tape: OpenTape | None = None
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Spindle(OffersResources):
         self.auth = auth
         """Users' access to sources: their consent and tokens."""
         self._private = private
-        self._caller = caller
+        self.caller = caller
         self.recorder = caller.recorder
         self.runner = runner
         self.agents = agents
@@ -117,7 +120,7 @@ class Spindle(OffersResources):
 
     def answer_by(self, answers: LocalAnswers) -> None:
         """Has others answer what sources ask in calls that no other program made."""
-        self._caller.answers = answers
+        self.caller.answers = answers
 
     def call(
         self,
@@ -128,7 +131,7 @@ class Spindle(OffersResources):
         **named: Any,
     ) -> Coroutine[Any, Any, Result]:
         """Calls a tool, with arguments by name or as one mapping: `await call("fs.read", path="x")`."""
-        return self._caller.call(tool, {**arguments, **named} if arguments else named, options)
+        return self.caller.call(tool, {**arguments, **named} if arguments else named, options)
 
     async def run(
         self,
@@ -264,12 +267,7 @@ class Spindle(OffersResources):
 
     async def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
         """Puts an event on the bus of this process. `attributes` are fields of `Event`, such as `type`."""
-        from spindle.domain.event import Event
-
-        usual: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel}
-        event = Event(data=data, channel=channel, **(usual | attributes))
-        self._bus.publish(event)
-        return event
+        return self._bus.emit(channel, data, attributes)
 
     @cached_property
     def requests(self) -> SourceRequests:
@@ -314,9 +312,11 @@ class Spindle(OffersResources):
             await self._resources.close()
         await self.runner.close()
         await self.agents.close()
+        if self.tape is not None:
+            await self.tape.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
-        await self._caller.settle(SETTLE_TIMEOUT)
+        await self.caller.settle(SETTLE_TIMEOUT)
         await self.auth.close()
         await self._private.close()
         await self.store.close()
@@ -338,6 +338,7 @@ async def build(
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
+    tape: Tape | None = None,
 ) -> Spindle:
     """Builds the workspace's parts. The arguments are explained at `spindle.open`."""
     loaded = settings or settings_module.load(path, environ)
@@ -354,12 +355,11 @@ async def build(
         loaded.at_rest.apply(opened)
         sources = SourceSet(loaded, note, await Secrets(opened, sealer).environment(loaded, environ))
         known: ToolStore = opened
-        if tools:
-            from spindle.sources.python import PythonSource
+        if tools or tape is not None:
+            from spindle.sources.handed_over import hand_over
 
-            own = "python" if "python" not in sources.names else "python-functions"
-            sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
-            known = LayeredToolStore(opened, await private.open(), {own})
+            added = hand_over(sources, loaded, tools, tape, note)
+            known = LayeredToolStore(opened, await private.open(), added)
         auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, clock.now, token_store)
         auth.secrets.adopt(loaded, environ)
         chosen = Credentials(credentials, auth)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from spindle import settings as settings_module
 from spindle.app import Spindle, build, logger
 from spindle.blocking import BlockingSpindle
 from spindle.calls.caller import Clock
@@ -16,6 +17,7 @@ from spindle.telemetry.exporting import switch_on
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
+    from spindle.calls.tape import Tape
     from spindle.domain.question import OnQuestion
     from spindle.flows.flow import Flow
     from spindle.ports.source import Note
@@ -32,6 +34,12 @@ class Opening(BlockingSpindle):
     def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
         super().__init__(make)
         self._entered: Spindle | None = None
+
+    @property
+    def missed(self) -> list[str]:
+        """What an opened workspace has asked its tape for in vain, in words."""
+        tape = self._entered.tape if self._entered is not None else None
+        return tape.missed if tape is not None else []
 
     async def __aenter__(self) -> Spindle:
         self._entered = await self._make()
@@ -60,6 +68,9 @@ def open(
     note: Note | None = None,
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    record: Path | str | None = None,
+    replay: Path | str | None = None,
+    once: Path | str | None = None,
 ) -> Opening:
     """Opens the workspace at `path`, or the nearest one. Contacts no source.
 
@@ -73,10 +84,14 @@ def open(
     ask in the middle of a call; without it, or if it returns None, the call pauses. `run_store` keeps runs in
     another place than the store, and `note` receives messages about things that are odd but no error; by
     default they are logged as warnings of the logger `spindle`. `environ` replaces the environment.
+
+    `record` names a file, a tape, that all calls are recorded on; `replay` a tape that answers them in place
+    of the sources and models, with a state of its own; `once` records what is not there yet, else plays it.
     """
     switch_on(os.environ if environ is None else environ, note or logger.warning)
-    return Opening(
-        lambda: build(
+
+    async def opened(settings: Settings | None, tape: Tape | None) -> Spindle:
+        return await build(
             path,
             tools=tools,
             flows=flows,
@@ -91,5 +106,14 @@ def open(
             note=note or logger.warning,
             environ=environ,
             clock=clock or Clock(),
+            tape=tape,
         )
-    )
+
+    if record is None and replay is None and once is None:
+        return Opening(lambda: opened(settings, None))
+    from spindle.taped import chosen, playing, recording
+
+    mode, tape = chosen(record, replay, once)
+    if mode == "record":
+        return Opening(lambda: recording(tape, lambda: opened(settings, None)))
+    return Opening(lambda: playing(tape, settings or settings_module.load(path, environ), opened))

@@ -324,7 +324,7 @@ async def test_a_call_that_was_late_with_an_older_credential_leaves_no_process_b
         )
         await took.wait()
         late = asyncio.create_task(app.call("s.pid", {}, of("ann")))
-        limit = app._caller.guards["s"].limit
+        limit = app.caller.guards["s"].limit
         await until(lambda: limit.waiting == 1)
         given.tokens["ann"] = "second"
         newer = asyncio.create_task(app.call("s.pid", {}, of("ann")))

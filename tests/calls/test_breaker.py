@@ -200,7 +200,7 @@ async def test_a_cancelled_probe_leaves_its_place_to_the_next(desk: OpenDesk) ->
         with pytest.raises(asyncio.CancelledError):
             await probe
         assert (await d.call("made.do", n=2)).text == "back"
-        assert d.app._caller.guards["made"].breakers.state() == "closed"
+        assert d.app.caller.guards["made"].breakers.state() == "closed"
 
 
 async def test_a_call_that_waited_for_its_place_while_the_source_failed_is_not_sent(desk: OpenDesk) -> None:
@@ -214,7 +214,7 @@ async def test_a_call_that_waited_for_its_place_while_the_source_failed_is_not_s
         first = asyncio.create_task(d.call("made.do", n=0))
         await until(lambda: d.source.running == 1)
         waiting = [asyncio.create_task(d.call("made.do", n=n)) for n in range(1, 5)]
-        await until(lambda: d.app._caller.guards["made"].limit.waiting == 4)
+        await until(lambda: d.app.caller.guards["made"].limit.waiting == 4)
         gate.set()
         with pytest.raises(ServerError):
             await first
@@ -235,7 +235,7 @@ async def test_calls_that_fail_one_after_the_other_count_each_though_they_came_t
     async with desk(spec(), answer=answer, breaker={"failures": 3}, max_concurrency=1, retry=ONCE) as d:
         tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(9)]
         await until(lambda: d.source.running == 1)
-        await until(lambda: d.app._caller.guards["made"].limit.waiting == 8)
+        await until(lambda: d.app.caller.guards["made"].limit.waiting == 8)
         gate.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes].count(BreakerOpenError) == 6
@@ -254,7 +254,7 @@ async def test_cancellation_is_no_failure(desk: OpenDesk) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert d.app._caller.guards["made"].breakers.state() == "closed"
+        assert d.app.caller.guards["made"].breakers.state() == "closed"
 
 
 async def test_each_source_has_its_own(desk: OpenDesk) -> None:
@@ -442,4 +442,4 @@ async def test_the_failure_of_another_source_that_a_tool_called_does_not_count(d
         for _ in range(3):
             with pytest.raises(ConnectionFailedError, match="gone"):
                 await d.call("made.do")
-        assert d.app._caller.guards["made"].breakers.state() == "closed"
+        assert d.app.caller.guards["made"].breakers.state() == "closed"

@@ -134,7 +134,7 @@ async def test_a_tool_may_call_tools_of_its_own_source_deeper_than_the_limit(des
         await asyncio.gather(*(d.call("made.do", {"depth": 5}, options) for _ in range(3)))
         assert len(d.source.calls) == 3 * (2**6 - 1)
         records = await d.records()
-        assert free_places(d.app._caller.guards["made"].limit) == 1
+        assert free_places(d.app.caller.guards["made"].limit) == 1
     assert free_places(agent) == 2
     children = [record for record in records if record.parent]
     keys = {record.key for record in records}
@@ -226,7 +226,7 @@ async def test_a_task_that_outlives_its_call_takes_nothing_back(desk: OpenDesk) 
         await d.call("made.do", role="outer")
         go.set()
         await left[0]
-        assert free_places(d.app._caller.guards["made"].limit) == 1
+        assert free_places(d.app.caller.guards["made"].limit) == 1
 
 
 # --- no schedule leaks a place
@@ -307,7 +307,7 @@ async def test_a_call_cancelled_where_it_waits_leaves_every_place_free(desk: Ope
         d.clock.gate = asyncio.Event()
         holder = asyncio.create_task(d.call("made.do", {"hold": True}, options))
         await until(lambda: d.source.running == 1)
-        guards = d.app._caller.guards["made"]
+        guards = d.app.caller.guards["made"]
         if place == "session":
             await _lose_session(d)
         waiting = [asyncio.create_task(d.call("made.do", {}, options)) for _ in range(3)]
@@ -380,7 +380,7 @@ async def test_calls_wait_for_the_rate_before_they_are_sent(desk: OpenDesk) -> N
         d.clock.gate = asyncio.Event()
         tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(5)]
         await until(lambda: sum(task.done() for task in tasks) == 3)
-        rate = d.app._caller.guards["made"].rate
+        rate = d.app.caller.guards["made"].rate
         await until(lambda: rate.waiting == 2)
         assert len(d.source.calls) == 3
         d.clock.gate.set()
@@ -505,7 +505,7 @@ async def test_waiting_for_a_place_counts_into_the_time_of_a_call(desk: OpenDesk
         assert "sources.made.max_concurrency" in (busy.value.hint or "")
         gate.set()
         assert (await holder).text == "done"
-        assert d.app._caller.guards["made"].breakers.state() == "closed"
+        assert d.app.caller.guards["made"].breakers.state() == "closed"
         assert [record.outcome for record in await d.records()].count("rate_limited") == 1
 
 

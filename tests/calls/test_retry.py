@@ -296,7 +296,7 @@ async def test_no_place_is_held_while_waiting_to_try_again(desk: OpenDesk) -> No
     free: list[bool] = []
     async with desk(spec(read_only=True), max_concurrency=1) as d:
         d.source.answer = failing(ServerError("x", retryable=True))
-        d.clock.on_sleep = lambda: free.append(d.app._caller.guards["made"].limit.free == 1)
+        d.clock.on_sleep = lambda: free.append(d.app.caller.guards["made"].limit.free == 1)
         await d.call("made.do")
     assert free == [True]
 
@@ -310,7 +310,7 @@ async def test_a_call_cancelled_while_it_waits_to_try_again_ends_there(desk: Ope
             asleep.set()
             await asyncio.Event().wait()
 
-        object.__setattr__(d.app._caller._clock, "sleep", sleep)
+        object.__setattr__(d.app.caller._clock, "sleep", sleep)
         task = asyncio.create_task(d.call("made.do"))
         await asleep.wait()
         task.cancel()

@@ -403,6 +403,9 @@ KNOWN: dict[str, str] = {
     "open pages, of which there are at most MAX_PAGES, each with the topics that there are": """
         console.live.LiveUpdates._watchers console.live.Watcher._topics
     """,
+    "one entry for each call of a tape that is played, and MAX_MISSED others": """
+        calls.tape.Tape._used calls.tape.Tape.missed calls.taping.Taping.missed
+    """,
     "one entry for each file of the console": "console.rendering._digests",
     "serve --workers, or those of one step of a call that waits": """
         serving.workers.Workers._kept serving.workers.Workers._running

@@ -114,7 +114,7 @@ async def refuse(app: Any) -> None:
     async def for_call(*_: Any) -> Any:
         raise CONSENT
 
-    app._caller._credentials._provider = for_call
+    app.caller._credentials._provider = for_call
 
 
 async def test_consent_is_asked_for_by_url_where_the_client_can(tmp_path: Path) -> None:

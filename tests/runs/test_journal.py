@@ -235,8 +235,8 @@ OAUTH = '[sources.tools.auth]\ntype = "oauth"\n'
 
 
 def with_provider(app: Any, provider: Provider) -> Caller:
-    app._caller._credentials._tokens = provider
-    return app._caller
+    app.caller._credentials._tokens = provider
+    return app.caller
 
 
 async def synced(app: Spindle, provider: Provider) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from spindle.agents.sampling import WorkspaceSampling
+    from spindle.agents.taped_models import TapedModels
     from spindle.auth.encryption import Sealer
     from spindle.calls.caller import CallOptions
     from spindle.calls.host import CallHost, StepWork
@@ -45,6 +46,8 @@ class WorkspaceAgents:
         self._open = contextlib.AsyncExitStack()
         self.sampling: WorkspaceSampling | None = None
         """Makes the models that answer servers. Set by the workspace."""
+        self.taped: TapedModels | None = None
+        """Gives the models instead, where their answers are recorded on a tape or come from one."""
 
     def know(self, agent: str, model: Model) -> None:
         """Sets the model with which runs of the agent of this name are resumed."""
@@ -102,7 +105,7 @@ class WorkspaceAgents:
                     f"the run belongs to the agent {agent.name!r}, whose model is an object not known here",
                     hint=f"create Agent(app, model=…, name={agent.name!r}) in the program that resumes it",
                 )
-            return known
+            return known if self.taped is None else self.taped.of(known.model_name, lambda: known)
         return await self.named(agent.model)
 
     async def named(self, name: str) -> Model:
@@ -111,7 +114,9 @@ class WorkspaceAgents:
 
         model = self._resolved.get(name)
         if model is None:
-            model = self._resolved[name] = resolve(name)
+            taped = self.taped
+            model = resolve(name) if taped is None else taped.of(name, lambda: resolve(name))
+            self._resolved[name] = model
             await self._open.enter_async_context(model)
         return model
 

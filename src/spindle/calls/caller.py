@@ -49,6 +49,7 @@ from spindle.timers import Timers
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.calls.questions import LocalAnswers
+    from spindle.calls.taping import Taping
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
@@ -93,6 +94,8 @@ class Caller:
         self.timers = Timers()
         self.answers: LocalAnswers | None = None
         """Those in this process who answer what sources ask, for calls that no other program made."""
+        self.taping: Taping | None = None  # records calls on a tape
+        self.uses_cache = True
         self.works: Mapping[str, StepWork] = {}  # by kind, what steps of runs may be besides calls
         self._running = 0
         self._idle: asyncio.Event | None = None  # of one who waits until no call runs
@@ -200,7 +203,7 @@ class Caller:
             )  # fmt: skip
             running.stage = "cache"
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
-            if ttl is not None and options.use_cache:
+            if ttl is not None and options.use_cache and self.uses_cache:
                 result = await self._cache.get(prepared, call, ttl)
             if result is not None:
                 outcome = "cached"
@@ -210,6 +213,8 @@ class Caller:
                 running.journal = journal if prepared.leaves_doubt else None
                 while result is None:
                     attempt: Awaitable[Result] = self._attempt(running)
+                    if self.taping is not None:
+                        attempt = self.taping.attempt(running, attempt)
                     if tracing.active is not None:
                         attempt = tracing.attempt(running, attempt)
                     try:

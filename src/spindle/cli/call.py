@@ -12,6 +12,7 @@ from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
 from spindle.cli.once import once_option
 from spindle.cli.options import SECONDS
+from spindle.cli.tape_options import tape_options
 from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 @command("call", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
 @once_option
+@tape_options
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="The time that one attempt may take.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
 @click.option(
@@ -64,8 +66,8 @@ def call(ctx: click.Context, cli: CliContext, tool: str, words: tuple[str, ...],
     times for an array, or as JSON with NAME:=JSON. All of them can also be one JSON object, as a word or on
     stdin (-).
 
-    The options below may also follow TOOL, except --from, --env, --header and -w. After TOOL, a flag that the
-    tool has too is the tool's.
+    The options below may also follow TOOL, except --from, --env, --header, -w and those of a
+    tape. After TOOL, a flag that the tool has too is the tool's.
 
     If a person must act first (consent, approval, an answer), you are asked on a terminal; otherwise the
     call pauses, stderr says what is needed, and `spindle resume` continues it.

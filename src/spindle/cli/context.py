@@ -17,6 +17,8 @@ from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from spindle.app import Spindle
     from spindle.calls.permissions import Visible
     from spindle.domain.call import Progress
@@ -35,6 +37,8 @@ class CliContext:
         self.workspace: str | None = None
         self.once: Callable[..., AbstractAsyncContextManager[Spindle]] | None = None
         """Opens the source that `--from` names, which is used once and without a workspace."""
+        self.tape: dict[str, Path] = {}
+        """The tape that calls go on or come from, by its mode."""
         self.debug = bool(output.environ.get("SPINDLE_DEBUG"))
         """True if failures are shown with their whole traceback."""
         self.ended_by: signal.Signals | None = None
@@ -109,13 +113,25 @@ class CliContext:
         on_question = None if for_others else self.questions()
         visible = visible or show_all
         if self.once is not None:
+            self.refuse_tape("with --from")
             return self.once(visible=visible, on_question=on_question)
         return opening.open(
-            settings=self.settings(),
+            # A tape needs no workspace.
+            settings=self.load() if "replay" in self.tape else self.settings(),
             note=note or self.output.note,
             visible=visible,
             on_question=on_question,
+            record=self.tape.get("record"),
+            replay=self.tape.get("replay"),
+            once=self.tape.get("once"),
         )
+
+    def refuse_tape(self, when: str) -> None:
+        """Raises UsageMistakeError for a tape where none can be used."""
+        if self.tape:
+            from spindle.cli.errors import UsageMistakeError
+
+            raise UsageMistakeError(f"--{next(iter(self.tape))} does not go {when}")
 
     def passes_on(self, error: BaseException) -> bool:
         """True if an error is not to be shown, because somebody else does the command."""

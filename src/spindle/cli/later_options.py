@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from spindle.cli.errors import UsageMistakeError
 from spindle.cli.options import ONCE
+from spindle.cli.tape_options import TAPE
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
@@ -24,7 +25,7 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
 
 def comes_first(option: click.Option) -> bool:
     """True if it says where the tools are, which must be known before the rest is read."""
-    return bool({"-w", "--trust"} & set(option.opts)) or (option.name or "").startswith(ONCE)
+    return bool({"-w", "--trust"} & set(option.opts)) or (option.name or "").startswith((ONCE, TAPE))
 
 
 def take_option(option: click.Option, word: str, waiting: deque[str], before: str) -> list[str]:

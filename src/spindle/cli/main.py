@@ -73,6 +73,7 @@ SECTIONS: Sections = {
         "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
         "secret": ("secret", "secret", "Set, list and remove secrets of this workspace."),
         "history": ("history", "history", "List past calls."),
+        "replay": ("replay", "replay", "Show what is on a tape of calls, and if it still holds."),
         "audit": ("audit", "audit", "Show who did what through the servers."),
         "prune": ("prune", "prune", "Remove old records, runs, cached results and files."),
         "backup": ("backup", "backup", "Copy the state into a file, also while it is used."),

@@ -11,6 +11,7 @@ from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
 from spindle.cli.options import SECONDS
 from spindle.cli.submitting import submit_options
+from spindle.cli.tape_options import tape_options
 from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--output", "key", metavar="KEY", help="Print only this output or shared key.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit for the whole run.")
+@tape_options
 @submit_options
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the nodes as they run.")
@@ -62,6 +64,8 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
     from spindle.cli.auth.here import or_log_in
     from spindle.errors import AuthorizationRequired
 
+    if options["detach"]:
+        cli.refuse_tape("with --detach")
     async with cli.open() as app:
         try:
             meant = await or_log_in(cli, app, lambda: find_meant(app, flow, words, ctx.command))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ALONE = ("once", "trusted")
+_ALONE = ("once", "tape", "trusted")
 """Options with which a command uses something other than the open workspace, as its user trusts it."""
 
 

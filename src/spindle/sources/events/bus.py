@@ -6,8 +6,9 @@ import asyncio
 import fnmatch
 import threading
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from spindle.domain.event import Event
 from spindle.errors import ServerError
@@ -29,6 +30,14 @@ class EventBus:
         with self._lock:
             self._subscriptions.add(subscription)
         return subscription
+
+    def emit(self, channel: str, data: Any, attributes: Mapping[str, Any]) -> Event:
+        """Publishes an event of this workspace, with attributes that are not the usual ones, and returns
+        it."""
+        usual = {"type": channel, "source": "/spindle", "subject": channel}
+        event = Event(data=data, channel=channel, **{**usual, **attributes})
+        self.publish(event)
+        return event
 
     def publish(self, event: Event) -> int:
         """Delivers the event to all matching subscriptions and returns their number; to none if one is

@@ -1,0 +1,78 @@
+"""A workspace whose calls go on a tape, or come from one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from spindle.agents.taped_models import PlayedModels, RecordedModels
+from spindle.calls.tape import Tape, TapeWriter
+from spindle.calls.taping import Taping
+from spindle.errors import ConfigurationError
+from spindle.sources.taped.replay import replayed
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.settings import Settings
+
+Given = Path | str | None
+
+
+def chosen(record: Given, replay: Given, once: Given) -> tuple[Literal["record", "replay"], Path]:
+    """Returns the one that is meant of a tape to record, to play, or to record once and then play."""
+    given = [Path(item) for item in (record, replay, once) if item is not None]
+    if len(given) != 1:
+        raise ConfigurationError("a tape is either recorded, played or recorded once", hint="name one")
+    [tape] = given
+    if tape.is_dir():
+        raise ConfigurationError(f"the tape {tape} is a folder", hint="name a file in it")
+    is_recorded = record is not None or (once is not None and not tape.exists())
+    return ("record" if is_recorded else "replay"), tape.absolute()
+
+
+class PlayedTape:
+    """A tape that answers the calls of an open workspace."""
+
+    def __init__(self, tape: Tape, state: Path) -> None:
+        self.missed = tape.missed
+        """What was asked for and is not on the tape, in words."""
+        self._state = state
+
+    async def close(self) -> None:
+        """Removes the state that was kept meanwhile."""
+        shutil.rmtree(self._state, ignore_errors=True)
+
+
+async def recording(path: Path, opened: Callable[[], Awaitable[Spindle]]) -> Spindle:
+    """Returns a workspace that records its calls. The tape is there once the workspace was closed."""
+    writer = TapeWriter(path)
+    try:
+        app = await opened()
+    except BaseException:
+        writer.give_up()
+        raise
+    app.tape = app.caller.taping = Taping(writer, app.catalog, app.recorder)
+    app.caller.uses_cache = False  # what another call had is not on the tape
+    app.agents.taped = RecordedModels(writer)
+    return app
+
+
+async def playing(
+    path: Path, settings: Settings, opened: Callable[[Settings, Tape], Awaitable[Spindle]]
+) -> Spindle:
+    """Returns a workspace whose calls are answered by a tape."""
+    tape = Tape.read(path)
+    state = Path(tempfile.mkdtemp(prefix="spindle-replay-"))
+    try:
+        app = await opened(replayed(settings, state), tape)
+    except BaseException:
+        shutil.rmtree(state, ignore_errors=True)
+        raise
+    app.tape = PlayedTape(tape, state)
+    app.caller.uses_cache = False
+    app.agents.taped = PlayedModels(tape)
+    await app.sync(*tape.sources)
+    return app

@@ -34,7 +34,7 @@ class EventBus:
     def emit(self, channel: str, data: Any, attributes: Mapping[str, Any]) -> Event:
         """Publishes an event of this workspace, with attributes that are not the usual ones, and returns
         it."""
-        usual = {"type": channel, "source": "/spindle", "subject": channel}
+        usual: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel}
         event = Event(data=data, channel=channel, **{**usual, **attributes})
         self.publish(event)
         return event

@@ -37,7 +37,7 @@ class Opening(BlockingSpindle):
 
     @property
     def missed(self) -> list[str]:
-        """What an opened workspace has asked its tape for in vain, in words."""
+        """Says in words which calls an opened workspace has asked its tape for in vain."""
         tape = self._entered.tape if self._entered is not None else None
         return tape.missed if tape is not None else []
 

@@ -38,7 +38,7 @@ class PlayedTape:
 
     def __init__(self, tape: Tape, state: Path) -> None:
         self.missed = tape.missed
-        """What was asked for and is not on the tape, in words."""
+        """Says in words which calls were asked for in vain."""
         self._state = state
 
     async def close(self) -> None:

@@ -65,7 +65,7 @@ class OpenTape(Protocol):
 
     @property
     def missed(self) -> list[str]:
-        """What was asked for and is not on it, in words."""
+        """Says in words which calls were asked for in vain."""
         ...
 
     async def close(self) -> None:
@@ -92,7 +92,7 @@ class Tape:
             self._by_tool[take.tool].append(take)
         self._used: Counter[str] = Counter()
         self.missed: list[str] = []
-        """What was asked for and is not on the tape, in words."""
+        """Says in words which calls were asked for in vain."""
 
     @property
     def sources(self) -> dict[str, str]:

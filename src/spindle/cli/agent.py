@@ -12,7 +12,7 @@ from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
 from spindle.cli.stdin import read_stdin
 from spindle.cli.submitting import placing_of, refuse_mixed, show_submitted, submit_options
-from spindle.cli.tape_options import tape_options
+from spindle.cli.tape_options import refuse_tape, tape_options
 
 if TYPE_CHECKING:
     from spindle.agents.agent import Agent
@@ -67,7 +67,7 @@ def agent(
     if max_steps is not None:
         config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
     if how["detach"]:
-        cli.refuse_tape("with --detach")
+        refuse_tape(cli.tape)
         return cli.run(_submit(cli, config, task.strip(), how))
     return cli.run(_agent(cli, config, task.strip(), continued, approve=how["yes"], stream=how["stream"]))
 

@@ -113,7 +113,12 @@ class CliContext:
         on_question = None if for_others else self.questions()
         visible = visible or show_all
         if self.once is not None:
-            self.refuse_tape("with --from")
+            if self.tape:
+                from spindle.errors import ConfigurationError
+
+                raise ConfigurationError(
+                    "a tape is of a workspace, and --from uses none", hint="add the source"
+                )
             return self.once(visible=visible, on_question=on_question)
         return opening.open(
             # A tape needs no workspace.
@@ -125,13 +130,6 @@ class CliContext:
             replay=self.tape.get("replay"),
             once=self.tape.get("once"),
         )
-
-    def refuse_tape(self, when: str) -> None:
-        """Raises UsageMistakeError for a tape where none can be used."""
-        if self.tape:
-            from spindle.cli.errors import UsageMistakeError
-
-            raise UsageMistakeError(f"--{next(iter(self.tape))} does not go {when}")
 
     def passes_on(self, error: BaseException) -> bool:
         """True if an error is not to be shown, because somebody else does the command."""

@@ -11,7 +11,7 @@ from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
 from spindle.cli.options import SECONDS
 from spindle.cli.submitting import submit_options
-from spindle.cli.tape_options import tape_options
+from spindle.cli.tape_options import refuse_tape, tape_options
 from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
     from spindle.errors import AuthorizationRequired
 
     if options["detach"]:
-        cli.refuse_tape("with --detach")
+        refuse_tape(cli.tape)
     async with cli.open() as app:
         try:
             meant = await or_log_in(cli, app, lambda: find_meant(app, flow, words, ctx.command))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,11 @@ def tape_options(function: Any) -> Any:
             help=text,
         )(function)
     return function
+
+
+def refuse_tape(tape: Mapping[str, Path]) -> None:
+    """Raises UsageMistakeError for a run that another process executes, where its calls are on no tape."""
+    if tape:
+        from spindle.cli.errors import UsageMistakeError
+
+        raise UsageMistakeError(f"--{next(iter(tape))} does not go with --detach")

@@ -42,7 +42,7 @@ class Taped:
 
     @property
     def missed(self) -> list[str]:
-        """What was asked for and is not on the tape, in words."""
+        """Says in words which calls were asked for in vain."""
         return [text for missed in self._missed for text in missed()]
 
 

@@ -13,6 +13,7 @@ from spindle.ports.source import Source
 # A table, not entry points of our own: scanning the installed packages takes longer than all else
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
+    "agents": "spindle.sources.agents:AgentsSource",
     "cli": "spindle.sources.cli:CliSource",
     "events": "spindle.sources.events:EventsSource",
     "flows": "spindle.sources.flows:FlowsSource",

@@ -155,3 +155,46 @@ async def test_the_whole_story_of_consent(
     assert record.run.status == "done"
     assert "ann" in server.requests[1].tool_answers[0].text
     assert list(record.events())[-1].text == "now I know"
+
+
+TREE = f"""
+[agents.desk]
+description = "Has it done."
+model = "{MODEL}"
+tools = ["worker"]
+[agents.worker]
+description = "Does it."
+model = "{MODEL}"
+tools = ["effect"]
+"""
+
+
+async def test_after_kill_9_a_tree_of_agents_goes_on_where_it_was(
+    tmp_path: Path, store: str, server: ModelServer
+) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "work.py").write_text(TOOLS)
+    (tmp_path / "spindle.toml").write_text(store + TREE)
+    gate = Gate()
+    server.feed(
+        Turn(calls=[ToolCall("desk", {"task": "all"}), ToolCall("effect", {"name": "own"})]),
+        Turn(calls=[ToolCall("worker", {"task": "some"})]),
+        Turn(calls=[ToolCall("effect", {"name": "deep"})]),
+        Turn("never heard", after=gate),
+    )
+    async with started(tmp_path, "run", "work") as process:
+        event = await process.says("event")
+        await gate.reached(PATIENCE * 2)
+        await process.kill()
+    gate.open()
+    assert sorted((tmp_path / "effects").read_text().split()) == ["deep", "own"]
+    server.feed("it is done", "the worker did it", "done")
+    async with spindle.open(tmp_path) as app:
+        await end_leases(app.store)
+        done = await Agent(app, MODEL).resume(event["run_id"])
+    assert isinstance(done, AgentResult)
+    assert (done.output, done.steps, len(done.calls)) == ("done", 2, 2)
+    assert sorted((tmp_path / "effects").read_text().split()) == ["deep", "own"]
+    # Each answer that was heard is counted once, by whichever process heard it.
+    assert (len(server.requests), done.usage.requests) == (7, 6)
+    assert server.requests[4].messages == server.requests[3].messages

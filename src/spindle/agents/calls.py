@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MOST_FOUND, SEARCH
 from spindle.agents.results import READ_MORE, ShownResult, cut, shown_error, shown_result
+from spindle.agents.usage import ModelUsage
+from spindle.calls.delegation import KIND, USAGE
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.errors import InputRequired, Interruption, ModelError, NotFoundError, SpindleError
 
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from spindle.agents.definition import Job
     from spindle.agents.toolbox import Toolbox
     from spindle.agents.turns import ModelCall, ModelTurn
+    from spindle.agents.usage import Budget
     from spindle.calls.host import CallHost
     from spindle.calls.limits import Limit
+    from spindle.domain.call import Result
 
 NoteResult = Callable[[int, JsonObject], None]
 ReadEarlier = Callable[[str], Awaitable[str | None]]
@@ -40,12 +44,16 @@ class Calls:
         toolbox: Toolbox,
         limits: Sequence[Limit],
         read_earlier: ReadEarlier,
+        budget: Budget,
     ) -> None:
         self._job = job
         self._host = host
         self._toolbox = toolbox
         self._limits = limits
         self._read_earlier = read_earlier
+        self._budget = budget
+        self._handed_over: dict[int, Result] = {}
+        """By call of the turn, the answers of those whom the task was handed over to."""
         self._wholes: dict[str, str] = {}
         """By reference, results that were cut."""
         self._in_a_row: Counter[bytes] = Counter()
@@ -60,6 +68,11 @@ class Calls:
         return [self._made[place] for place in sorted(self._made)]
 
     @property
+    def handed_over(self) -> Result | None:
+        """Returns the answer of whom the last turn handed the task over to."""
+        return self._handed_over[min(self._handed_over)] if self._handed_over else None
+
+    @property
     def has_cut(self) -> bool:
         return bool(self._wholes)
 
@@ -67,6 +80,7 @@ class Calls:
         """Makes the calls and answers each. False: none could be made because of what the model wrote. If
         some pause, the others finish first, and none is answered."""
         calls = turn.calls
+        self._handed_over.clear()
         self._count_repeats(turn)
 
         async def one(index: int) -> ShownResult:
@@ -115,7 +129,10 @@ class Calls:
             result = await self._host.call(
                 call.tool, call.arguments, limits=self._limits, approve=self._job.agent.wants_approval
             )
+            self._count_inner(call.tool, result)
             shown = await shown_result(result, reference, limit)
+            if not shown.failed and self._job.agent.hands_over_to(call.tool):
+                self._handed_over[index] = result
         except SpindleError as error:
             if error.category == "cancelled":
                 raise
@@ -123,6 +140,12 @@ class Calls:
         shown = self._cut(shown, reference)
         self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
         return shown
+
+    def _count_inner(self, tool: str, result: Result) -> None:
+        """Counts the use of an agent that was called, also where it is answered from the record."""
+        if self._toolbox.kind_of(tool) == KIND and USAGE in (result.meta or {}):
+            told: JsonObject = dict((result.meta or {})[USAGE])
+            self._budget.set_inner(told.pop("step"), ModelUsage(**told))
 
     def _cut(self, shown: ShownResult, reference: str) -> ShownResult:
         limit = self._job.agent.limits.result

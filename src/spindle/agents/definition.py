@@ -35,6 +35,19 @@ class AgentDefinition:
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     settings: JsonObject = field(default_factory=dict[str, Any])
     """Settings for the model: temperature, max_tokens and the like."""
+    handoffs: tuple[str, ...] = ()
+    """Patterns over the names of tools whose answer is the agent's, and ends its work."""
+
+    @property
+    def offered(self) -> tuple[str, ...] | None:
+        """Patterns over the names of all tools that the model may call."""
+        if not self.handoffs or self.tools == ():
+            return self.tools
+        return (*(self.tools or ()), *self.handoffs)
+
+    def hands_over_to(self, tool: str) -> bool:
+        """True if the answer of this tool is the agent's."""
+        return any(fnmatchcase(tool, pattern) for pattern in self.handoffs)
 
     def wants_approval(self, tool: Tool, destructive: bool) -> bool:
         """True if a person must allow a call of this tool, which may destroy something or not."""
@@ -46,6 +59,7 @@ class AgentDefinition:
         return fields_of(self) | {
             "tools": None if self.tools is None else list(self.tools),
             "approve": list(self.approve),
+            "handoffs": list(self.handoffs),
             "limits": self.limits.to_dict(),
             "prices": {name: list(price) for name, price in self.prices.items()},
         }
@@ -62,6 +76,7 @@ class AgentDefinition:
             Limits.of(data["limits"]),
             {name: (price[0], price[1]) for name, price in data["prices"].items()},
             data["settings"],
+            tuple(data.get("handoffs", ())),
         )
 
 

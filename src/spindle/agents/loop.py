@@ -17,6 +17,7 @@ from spindle.agents.events import AgentEvent
 from spindle.agents.limits import EndedBy, LimitReachedError
 from spindle.agents.own_tools import ANSWER
 from spindle.agents.record import events_of
+from spindle.calls.validate import problems_with
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import ModelError
@@ -123,12 +124,22 @@ class Loop:
             if timer.expired():
                 raise LimitReachedError("time") from None
             raise
+        if (handed := self._calls.handed_over) is not None and (answer := self._taken(handed)) is not None:
+            return answer
         self._turns.can_read_more |= self._calls.has_cut
         if not useful:
             self._repair(None, "made only calls that cannot be made")
         else:
             self._useless = 0
         return None
+
+    def _taken(self, result: Result) -> tuple[str, Any] | None:
+        """Returns the answer of whom the task was handed over to, if it has the form that is asked for."""
+        schema, value = self._job.output, result.structured
+        if schema is not None and problems_with(schema, value, "the answer"):
+            return None  # the model has it as a result like any other
+        text = "\n".join(block.text for block in result.content if block.text is not None)
+        return text, value if schema is not None else None
 
     def _answer_unmade(self, turn: ModelTurn, why: str) -> None:
         for call in turn.calls:

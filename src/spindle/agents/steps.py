@@ -50,7 +50,7 @@ class ModelStep:
 
     async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         job = Job(host.step_id or "", self._agent(given), given["prompt"], given.get("schema"))
-        return _answered(await self.agents.work(job.to_dict(), host, options), "the model")
+        return _answered(await self.agents.work(job.to_dict(), host, options), job.run, "the model")
 
     def _agent(self, given: JsonObject) -> AgentDefinition:
         config = self.config()
@@ -63,8 +63,9 @@ class ModelStep:
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """Lets an agent work: `given` has the `task` and the patterns of its `tools`, and may have
-    `instructions`, `approve`, `ask_user`, and what a question to a model may have."""
+    """Lets an agent work: `given` has the `task` and the patterns of its `tools` (None: it has none), and may
+    have its `name`, `instructions`, `approve`, `ask_user`, `handoffs`, `prices`, and what a question to a
+    model may have."""
 
     agents: Agents
     config: Callable[[], AgentConfig]
@@ -74,15 +75,16 @@ class AgentStep:
 
     async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         job = Job(host.step_id or "", self._agent(given), given["task"], given.get("schema"))
-        return _answered(await self.agents.work(job.to_dict(), host, options), "the agent")
+        return _answered(await self.agents.work(job.to_dict(), host, options), job.run, "the agent")
 
     def _agent(self, given: JsonObject) -> AgentDefinition:
-        config = self.config()
+        config, tools = self.config(), given["tools"]
         return AgentDefinition(
-            "agent", _model(given, config), given.get("instructions", ""), tuple(given["tools"]),
-            tuple(given.get("approve", (DESTRUCTIVE,))), given.get("ask_user", True),
-            Limits.of({**_limits(config), **given.get("limits", {})}), read_prices(config.prices),
-            given.get("settings", {}),
+            given.get("name", "agent"), _model(given, config), given.get("instructions", ""),
+            None if tools is None else tuple(tools), tuple(given.get("approve", (DESTRUCTIVE,))),
+            given.get("ask_user", True), Limits.of({**_limits(config), **given.get("limits", {})}),
+            read_prices({**config.prices, **given.get("prices", {})}), given.get("settings", {}),
+            tuple(given.get("handoffs", ())),
         )  # fmt: skip
 
 
@@ -99,8 +101,8 @@ def _limits(config: AgentConfig) -> dict[str, Any]:
     return config.limits.model_dump(exclude_none=True)
 
 
-def _answered(result: Result, who: str) -> Result:
-    """Returns the answer and what it cost. Raises ModelError if a limit came before there was one."""
+def _answered(result: Result, step: str, who: str) -> Result:
+    """Returns the answer, its cost and its step. Raises ModelError if a limit came before there was one."""
     found: JsonObject = result.structured
     if found["ended_by"] != "answer":
         raise ModelError(
@@ -109,4 +111,4 @@ def _answered(result: Result, who: str) -> Result:
             details={key: found[key] for key in ("text", "steps", "calls", "usage")},
         )
     answer = found["text"] if found["output"] is None else found["output"]
-    return Result.of_value({"answer": answer, "usage": found["usage"]}, found["text"])
+    return Result.of_value({"answer": answer, "usage": found["usage"], "step": step}, found["text"])

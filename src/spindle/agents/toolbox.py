@@ -112,6 +112,11 @@ class Toolbox:
             raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
         return tool
 
+    def kind_of(self, tool: str) -> str | None:
+        """Returns the kind of source of a tool that the model may call."""
+        found = self._view.summaries.get(tool) if self._view is not None else None
+        return None if found is None else found.kind
+
     async def arguments(self, tool: str, sent: JsonObject) -> JsonObject:
         """Returns the arguments that a model sent under the names that the tool has for them."""
         whole = await self._whole(self._view or await self._current(), [tool])

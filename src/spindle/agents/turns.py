@@ -37,6 +37,11 @@ GENERAL = (
     "Use what they return rather than what you remember. When you are done, answer."
 )
 
+HANDING_OVER = (
+    "These take the task over: the user gets their answer as it is, and your work ends. Call one alone, and "
+    "tell it all that it has to know: "
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
@@ -98,13 +103,12 @@ class Turns:
             response = made = await self._ask(step, conversation, said)
             calls = [await self._meaning(call) for call in response.tool_calls]
             (written,) = write_messages([response])
-            sampled = {"sampled": self._budget.sampled.to_dict()} if self._budget.sampled.requests else {}
-            return {"response": written, "calls": calls, "elapsed": self._budget.elapsed, **sampled}
+            return {"response": written, "calls": calls, **self._budget.recorded()}
 
         record: JsonObject = await self._host.remember("model", step, make)
         streamed = made is not None and said is not None
         response = made or read_response(record["response"])
-        self._budget.add(response, record["elapsed"], record.get("sampled"))
+        self._budget.add(response, record)
         calls = [
             ModelCall(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))
             for call, meaning in zip(response.tool_calls, record["calls"], strict=True)
@@ -144,8 +148,10 @@ class Turns:
             )
             for name in own
         ]
-        general = GENERAL if self._job.agent.tools is not None else ""
-        instructions = "\n\n".join(filter(None, [general, self._job.agent.instructions]))
+        general = GENERAL if self._job.agent.offered is not None else ""
+        ending = [item.name for item in offered if self._job.agent.hands_over_to(item.tool)]
+        handing = f"{HANDING_OVER}{', '.join(ending)}." if ending else ""
+        instructions = "\n\n".join(filter(None, [general, handing, self._job.agent.instructions]))
         parameters = ModelRequestParameters(
             function_tools=tools,
             instruction_parts=[InstructionPart(content=instructions)] if instructions else [],

@@ -58,6 +58,18 @@ class ModelUsage:
             None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
+    def without(self, other: ModelUsage) -> ModelUsage:
+        """Returns what remains of it when a part of it is taken off."""
+        if not other.requests:
+            return self
+        return ModelUsage(
+            max(self.requests - other.requests, 0),
+            max(self.input_tokens - other.input_tokens, 0),
+            max(self.output_tokens - other.output_tokens, 0),
+            max(self.cached_tokens - other.cached_tokens, 0),
+            None if self.cost is None or other.cost is None else max(self.cost - other.cost, 0.0),
+        )
+
 
 def _cost(response: ModelResponse, prices: Prices) -> float | None:
     used, name = response.usage, response.model_name or ""
@@ -83,12 +95,24 @@ def _cost(response: ModelResponse, prices: Prices) -> float | None:
 
 
 class Budget:
-    """Counts what a run uses, also in other processes."""
+    """Counts what an agent uses, also in other processes, and what agents use that it gave tasks to. They
+    count for its limits as well."""
 
     def __init__(
-        self, limits: Limits, prices: Prices, monotonic: Callable[[], float] = time.monotonic
+        self,
+        limits: Limits,
+        prices: Prices,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        outer: Budget | None = None,
+        step: str = "",
     ) -> None:
+        """`outer` is that of the agent which gave the task, in which this one is known by its `step`."""
         self._own = ModelUsage()
+        self._inner: dict[str, ModelUsage] = {}
+        """By step, the use of agents that were given tasks; by none, that of which only the sum is known."""
+        self._outer = outer
+        self._step = step
         self.sampled = ModelUsage()
         """The use that servers made of the model which they asked in calls of the run."""
         self._limits = limits
@@ -104,31 +128,71 @@ class Budget:
 
     @property
     def remaining(self) -> float | None:
-        return None if self._limits.time is None else max(self._limits.time - self.elapsed, 0.0)
+        own = None if self._limits.time is None else max(self._limits.time - self.elapsed, 0.0)
+        outer = None if self._outer is None else self._outer.remaining
+        return min((left for left in (own, outer) if left is not None), default=None)
 
     @property
     def usage(self) -> ModelUsage:
         """All use of the model so far."""
-        return self._own.together(self.sampled)
+        return self._own.together(self.sampled).together(self.inner)
+
+    @property
+    def inner(self) -> ModelUsage:
+        """The use of agents that were given tasks."""
+        total = ModelUsage()
+        for usage in self._inner.values():
+            total = total.together(usage)
+        return total
+
+    def set_inner(self, step: str, usage: ModelUsage) -> None:
+        """Takes note of all that the agent at this step has used so far, in whichever process."""
+        self._inner[step] = usage
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._outer is not None:
+            self._outer.set_inner(self._step, self.usage)
 
     def add_sampled(self, response: ModelResponse) -> None:
         """Counts an answer that a server asked for."""
         self.sampled = self.sampled.plus(response, self._prices)
+        self._tell()
 
-    def add(self, response: ModelResponse, elapsed: float, sampled: Mapping[str, Any] | None = None) -> None:
-        """Counts an answer of the model. `elapsed` and `sampled` are as they were on record by then."""
+    def recorded(self) -> JsonObject:
+        """Returns what a later process cannot count again, as JSON."""
+        found = {"sampled": self.sampled, "inner": self.inner}
+        used = {name: usage.to_dict() for name, usage in found.items() if usage.requests}
+        return {"elapsed": self.elapsed, **used}
+
+    def add(self, response: ModelResponse, record: Mapping[str, Any]) -> None:
+        """Counts an answer of the model. `record` is what `recorded` returned by then."""
+        elapsed: float = record["elapsed"]
+        sampled: JsonObject | None = record.get("sampled")
         self._own = self._own.plus(response, self._prices)
         before = ModelUsage(**(sampled or {}))
         if before.requests > self.sampled.requests:
             self.sampled = before
         if elapsed > self.elapsed:  # on record from an earlier process
             self._before, self._began = elapsed, self._monotonic()
+        # Agents that worked for a flow, or for a tool, tell nothing when that is answered from the record.
+        told: JsonObject = record.get("inner") or {}
+        inner = ModelUsage(**told)
+        if inner.requests > self.inner.requests:
+            known = self._inner.get("", ModelUsage())
+            self._inner[""] = known.together(inner.without(self.inner))
+        self._tell()
 
     def check(self, step: int) -> None:
         """Raises LimitReachedError if the limits allow no further answer of the model."""
-        limits, usage = self._limits, self.usage
-        if step > limits.steps:
+        if step > self._limits.steps:
             raise LimitReachedError("steps")
+        self._check_used()
+
+    def _check_used(self) -> None:
+        limits, usage = self._limits, self.usage
+        if self._outer is not None:
+            self._outer._check_used()
         if self.remaining == 0.0:
             raise LimitReachedError("time")
         if limits.tokens is not None and usage.tokens >= limits.tokens:

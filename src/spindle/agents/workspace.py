@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from spindle.agents.definition import AgentDefinition, Job
-from spindle.agents.events import listener
+from spindle.agents.events import Listener, listener
 from spindle.agents.record import Record, read_record
+from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
 from spindle.domain.bounded import BoundedMap
 from spindle.errors import ConfigurationError, SpindleError
@@ -70,24 +71,28 @@ class WorkspaceAgents:
         from spindle.agents.turns import Turns
         from spindle.agents.usage import Budget
 
-        job, heard = Job.from_dict(given), listener.get()
+        around = delegation.get()
+        outer: Budget | None = around.budget
+        # Whoever listens to an agent is not told what others do for it, nor asked to check their answers.
+        job, heard = Job.from_dict(given), listener.get() if outer is None else Listener()
         agent = job.agent
         model = await self.model_of(agent)
-        limits = [self._limit(agent)]
+        limits = [self._limit(agent, around.depth)]
         if job.parallel is not None and job.parallel < agent.limits.parallel:
             limits.append(Limit(job.parallel))
-        toolbox = Toolbox(self._catalog, self._visible, host, agent.tools, agent.limits.tools)
-        budget = Budget(agent.limits, agent.prices)
-        if self.sampling is not None:
-            host = host.with_model(self.sampling.of_agent(model, budget, host.principal))
-        turns = Turns(job, lambda: model, host, toolbox, budget, heard.check)
+        budget = Budget(agent.limits, agent.prices, outer=outer, step=job.run)
 
         async def read_earlier(reference: str) -> str | None:
             return await self._whole(job, reference)
 
-        calls = Calls(job, host, toolbox, limits, read_earlier)
-        looped = Loop(job, host, turns, calls, budget, heard).run()
-        return await tracing.work_named("invoke_agent", agent.name, looped)
+        with inside(budget):
+            sampling = self.sampling and self.sampling.of_agent(model, budget, host.principal)
+            host = host.with_model(sampling)
+            toolbox = Toolbox(self._catalog, self._visible, host, agent.offered, agent.limits.tools)
+            turns = Turns(job, lambda: model, host, toolbox, budget, heard.check)
+            calls = Calls(job, host, toolbox, limits, read_earlier, budget)
+            looped = Loop(job, host, turns, calls, budget, heard).run()
+            return await tracing.work_named("invoke_agent", agent.name, looped)
 
     async def record(self, run: str) -> Record:
         return await read_record(self._store, self.sealer, run)
@@ -120,12 +125,14 @@ class WorkspaceAgents:
             await self._open.enter_async_context(model)
         return model
 
-    def _limit(self, agent: AgentDefinition) -> Limit:
-        """Returns the limit that all runs of the agent in this process share."""
-        places, limit = self._limits.get(agent.name, (0, None))
+    def _limit(self, agent: AgentDefinition, depth: int) -> Limit:
+        """Returns the limit that all runs of the agent in this process share, at one depth of delegation: who
+        waits for an agent further in keeps its place, and must not keep that one out."""
+        key = f"{depth} {agent.name}"
+        places, limit = self._limits.get(key, (0, None))
         if limit is None or places != agent.limits.parallel:
             limit = Limit(agent.limits.parallel)
-            self._limits[agent.name] = (agent.limits.parallel, limit)
+            self._limits[key] = (agent.limits.parallel, limit)
         return limit
 
     async def _whole(self, job: Job, reference: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from spindle.calls.content import keep_large_content
+from spindle.calls.delegation import delegation
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.known_secrets import known_secrets
 from spindle.calls.options import CallOptions
@@ -62,7 +63,7 @@ class MakesCalls(Protocol):
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
-    __slots__ = ("_caller", "_journal", "_model", "_principal", "_secrets")
+    __slots__ = ("_caller", "_delegation", "_journal", "_model", "_principal", "_secrets")
 
     def __init__(
         self,
@@ -77,13 +78,14 @@ class CallHost:
         self._journal = journal
         self._model = model or own_model.get()
         self._secrets = known_secrets.get()
+        self._delegation = delegation.get()
 
     @property
     def principal(self) -> Principal:
         return self._principal
 
-    def with_model(self, model: Sampling) -> CallHost:
-        """The same host, with a model of its own that answers sources."""
+    def with_model(self, model: Sampling | None) -> CallHost:
+        """The same host for an agent in whose context this is called, with its model that answers sources."""
         return CallHost(self._caller, self._principal, self._journal, model)
 
     @property
@@ -109,9 +111,11 @@ class CallHost:
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
         token, model = current_journal.set(self._journal), own_model.set(self._model)
         known = known_secrets.set(known_secrets.get() or self._secrets)
+        agents = delegation.set(self._delegation)
         try:
             return await self._caller.call(tool, arguments, options)
         finally:
+            delegation.reset(agents)
             known_secrets.reset(known)
             own_model.reset(model)
             current_journal.reset(token)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spindle.domain.source import RetryConfig, SourceConfig
     from spindle.domain.tool import Tool
 
-_SEVERAL_STEPS = frozenset({"python", "mods", "flows"})
+_SEVERAL_STEPS = frozenset({"agents", "python", "mods", "flows"})
 """Kinds whose tools are programs of their own, with steps that may have effects before one fails."""
 
 

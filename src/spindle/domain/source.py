@@ -29,7 +29,7 @@ SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 DESTRUCTIVE = "destructive"
 """Among the patterns of `approve`: every tool that is not known to destroy nothing."""
 
-_OWN_CODE = frozenset({"python", "mods", "flows", "events"})
+_OWN_CODE = frozenset({"agents", "python", "mods", "flows", "events"})
 """Kinds whose tools the workspace describes itself: one that says nothing of destroying does not destroy."""
 _DESCRIBES_ITSELF = frozenset({"mcp"})
 """Kinds whose hints are words of a server about itself. Elsewhere they follow from the protocol, such as the

@@ -88,7 +88,7 @@ class Dialogue:
                 f"the limit of {reached.by} was reached before the model gave a usable answer",
                 hint="raise it in [agent.limits], or rephrase it",
             ) from None
-        self._budget.add(response, self._budget.elapsed)
+        self._budget.add(response, self._budget.recorded())
         return response
 
 

@@ -55,7 +55,7 @@ STATUSES = {
 }
 """By status of the run. One that waits for an answer of the client is `input_required`."""
 NAME_HEADER = b"mcp-name"
-AT_ONCE = frozenset({"flows"})
+AT_ONCE = frozenset({"agents", "flows"})
 """The kinds of sources whose tools are always tasks, for clients that know them."""
 
 

@@ -111,7 +111,11 @@ def _operation(tool: Tool, components: Components, workspace: str | None, *, wai
         },
         "responses": {
             "200": {"description": "What the tool returned.", "content": _content(tool, components)},
-            **({"202": {"$ref": "#/components/responses/Paused"}} if waits or tool.kind == "flows" else {}),
+            **(
+                {"202": {"$ref": "#/components/responses/Paused"}}
+                if waits or tool.kind in ("agents", "flows")
+                else {}
+            ),
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }

@@ -111,7 +111,7 @@ async def result_of(spindle: Spindle, outcome: Outcome) -> Result:
         raise ServerError("another process goes on with this call", retryable=True)
     consents = [pause for pause in outcome.pauses if pause.kind == "consent"]
     run = await spindle.store.run(outcome.run_id)
-    if consents and run is not None and not await _is_flow(spindle, run):
+    if consents and run is not None and not await _has_steps(spindle, run):
         await spindle.runner.cancel(run, "its caller makes the call again after the consent")
         pause = consents[0]
         raise AuthorizationRequired(pause.message, source=pause.source, details=pause.details)
@@ -138,5 +138,5 @@ async def _own(spindle: Spindle, run_id: str, principal: Principal) -> Run:
     return run
 
 
-async def _is_flow(spindle: Spindle, run: Run) -> bool:
-    return (await spindle.show(run.name)).kind == "flows"
+async def _has_steps(spindle: Spindle, run: Run) -> bool:
+    return (await spindle.show(run.name)).kind in ("agents", "flows")

@@ -90,9 +90,10 @@ class Settings:
             meant = folder in written and not written[folder].keys() & _PLACES
             if self.is_workspace and (meant or (self.root / folder).is_dir()):
                 tables[folder] = {"kind": kind, "path": folder, "prefix": False}
-        if mods := self.raw.get("mods"):
-            # Installed mods need neither the folder nor a workspace.
+        if mods := self.raw.get("mods"):  # installed ones need neither the folder nor a workspace
             tables.setdefault("mods", {"kind": "mods", "prefix": False})["mods"] = mods
+        if agents := self.raw.get("agents"):
+            tables["agents"] = {"kind": "agents", "prefix": False, "agents": agents}
         for name, table in written.items():
             if name in tables and not table.keys() & _PLACES:
                 tables[name] |= table  # settings of the workspace's own folder, such as a timeout

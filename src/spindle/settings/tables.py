@@ -13,8 +13,8 @@ from spindle.errors import ConfigurationError, suggest
 
 RawTable = dict[str, Any]
 TOP_LEVEL = (
-    "agent", "at_rest", "auth", "engine", "mods", "registries", "retention", "sampling", "secrets", "serve",
-    "sources", "store", "triggers", "up",
+    "agent", "agents", "at_rest", "auth", "engine", "mods", "registries", "retention", "sampling", "secrets",
+    "serve", "sources", "store", "triggers", "up",
 )  # fmt: skip
 
 _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
@@ -77,12 +77,15 @@ def check_top_level(raw: RawTable, file: Path) -> None:
     for key in ("agent", "engine", "registries", "retention", "sampling", "serve", "up"):
         if not isinstance(raw.get(key, {}), dict):
             raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
-    mods: Any = raw.get("mods", {})
-    tables = cast(RawTable, mods) if isinstance(mods, dict) else {"": None}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            where = f"mods.{name}" if name else "mods"
-            raise ConfigurationError(f"{file}: `{where}` must be a table such as [mods.{name or 'NAME'}]")
+    for key in ("agents", "mods"):
+        given: Any = raw.get(key, {})
+        tables = cast(RawTable, given) if isinstance(given, dict) else {"": None}
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                where = f"{key}.{name}" if name else key
+                raise ConfigurationError(
+                    f"{file}: `{where}` must be a table such as [{key}.{name or 'NAME'}]"
+                )
     if not isinstance(raw.get("store", ""), str):
         raise ConfigurationError(f'{file}: `store` must be text: a path, ":memory:", or "postgresql://…"')
 

@@ -133,6 +133,7 @@ def _unknown_kind(kind: Any, models: Mapping[str, Any]) -> str:
 def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: type[BaseModel]) -> str:
     path = _path(problem["loc"], table)
     place = f"{where}.{_dotted(path)}" if path else where
+    place = place.replace(": sources.agents.agents.", ": agents.")  # as it is written in the file
     if problem["type"] == "extra_forbidden":
         meant = suggest(str(path[-1]), _known_keys(model, path[:-1]))
         what = "not a setting of this source" if issubclass(model, SourceConfig) else "not a setting"

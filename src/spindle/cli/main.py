@@ -38,6 +38,7 @@ SECTIONS: Sections = {
         "call": ("call", "call", "Call a tool."),
         "run": ("run", "run", "Run a flow: saved, or a line of tools."),
         "agent": ("agent", "agent", "Give a task to a language model that uses the tools."),
+        "eval": ("eval", "eval_", "Give an agent tasks, and compare what it does with what is expected."),
         "ask": ("ask", "ask", "Say what to do; a flow that does it is written and run."),
         "up": ("up", "up", "Keep the workspace open, so that commands are quick."),
         "down": ("up", "down", "End `spindle up`."),

@@ -93,7 +93,7 @@ class Evaluation(_Part):
 
 @dataclass(slots=True)
 class Trial:
-    """What an agent did with a task once."""
+    """One try of an agent at a task, and how it ended."""
 
     task: EvalTask
     number: int

@@ -1,6 +1,7 @@
 """One process in which an agent works, for tests that kill it. Says what it does in lines of JSON.
 
-agent_process.py WORKSPACE MODEL run TASK      agent_process.py WORKSPACE MODEL resume TOKEN|RUN
+agent_process.py WORKSPACE MODEL run TASK CONTEXT
+agent_process.py WORKSPACE MODEL resume TOKEN|RUN CONTEXT
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ def hear(event: AgentEvent) -> None:
     say({"event": event.to_dict()})
 
 
-async def main(root: str, model: str, how: str, what: str) -> None:
+async def main(root: str, model: str, how: str, what: str, context: str) -> None:
     async with spindle.open(root) as app:
-        agent = Agent(app, model)
+        agent = Agent(app, model, context=json.loads(context))
         if how == "run":
             outcome = await agent.run(what, on_event=hear)
         else:

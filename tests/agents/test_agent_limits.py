@@ -101,7 +101,7 @@ async def test_a_limit_ends_with_what_was_achieved(
 ) -> None:
     server.feed(*turns(5))
     async with workspace([add]) as app:
-        agent = Agent(app, model, limits=limits, prices={"gpt-scripted": (10.0, 20.0)})
+        agent = Agent(app, model, limits={**limits, "conclude": False}, prices={"gpt-scripted": (10.0, 20.0)})
         done = await agent.run("go")
         assert isinstance(done, AgentResult)
         assert (done.ended_by, done.output) == (by, f"step {steps}")

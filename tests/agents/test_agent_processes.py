@@ -62,9 +62,10 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def started(root: Path, *words: str) -> AsyncIterator[Process]:
+async def started(root: Path, *words: str, context: dict[str, Any] | None = None) -> AsyncIterator[Process]:
+    given = [str(root), MODEL, *words, json.dumps(context or {})]
     made = await asyncio.create_subprocess_exec(
-        warm.PYTHON, str(PROCESS), str(root), MODEL, *words, stdout=asyncio.subprocess.PIPE
+        warm.PYTHON, str(PROCESS), *given, stdout=asyncio.subprocess.PIPE
     )
     process = Process(made)
     try:

@@ -230,7 +230,8 @@ async def test_a_server_cannot_use_more_than_the_agent_may(
 ) -> None:
     server.feed(Turn(calls=[ToolCall("open_ponder", {})]), "a", "b")
     async with spindle.open(settings=asking(tmp_path)) as app:
-        done = await Agent(app, model, tools=["open.ponder"], approve=[], limits={"tokens": 45}).run("go")
+        limits = {"tokens": 45, "conclude": False}
+        done = await Agent(app, model, tools=["open.ponder"], approve=[], limits=limits).run("go")
         assert isinstance(done, AgentResult)
     assert done.ended_by == "tokens"
     assert len(server.requests) == 3

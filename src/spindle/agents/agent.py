@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from spindle.agents.context import ContextSettings
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
 from spindle.agents.events import AgentEvent, listening
 from spindle.agents.forking import forked
@@ -47,17 +48,19 @@ class Workspace(Protocol):
 class Agent:
     """A language model that calls tools of the catalog, also several at once, until it can answer.
 
-    `model` is a name such as `provider:name`, or a model object of pydantic-ai. `tools` are patterns over the
+    `model` is a name such as `provider:name`, or a model object of pydantic-ai; of several, each is asked
+    where the one before it fails. `tools` are patterns over the
     names of tools; without them all may be used. `approve` are patterns of tools whose calls a person must
     approve; `"destructive"` stands for all that say they are. `name` tells agents apart whose model is an
     object: a run is resumed, in another process, with the model of the agent of its name. `settings` go to
-    the model: `temperature`, `max_tokens`.
+    the model: `temperature`, `max_tokens`. `context` says how long a conversation may become, and what is
+    left out of it then.
     """
 
     def __init__(
         self,
         app: Workspace,
-        model: str | Model,
+        model: str | Model | Sequence[str | Model],
         *,
         instructions: str = "",
         tools: Sequence[str] = (),
@@ -65,6 +68,7 @@ class Agent:
         limits: Limits | Mapping[str, Any] | None = None,
         prices: Mapping[str, tuple[float, float]] | None = None,
         settings: Mapping[str, Any] | None = None,
+        context: ContextSettings | Mapping[str, Any] | None = None,
         ask_user: bool = True,
         name: str = "agent",
     ) -> None:
@@ -76,13 +80,12 @@ class Agent:
             )
         self._agents = app.agents
         self._runner = app.runner
-        if isinstance(model, str):
-            check_name(model)
-        else:
-            app.agents.know(name, model)
+        named, given = _models(model)
+        if given:
+            app.agents.know(name, given)
         self._definition = AgentDefinition(
             name,
-            model if isinstance(model, str) else None,
+            named[0] if named else None,
             instructions,
             _patterns(tools, "tools"),
             _patterns(approve, "approve"),
@@ -90,6 +93,8 @@ class Agent:
             Limits.of(limits),
             read_prices(prices),
             dict(settings or {}),
+            context=ContextSettings.of(context),
+            others=tuple(named[1:]),
         )
 
     # --- working
@@ -274,12 +279,27 @@ class Agent:
         *,
         streams: bool = False,
     ) -> AgentOutcome:
-        await self._agents.model_of(self._definition)  # what is wrong with it is said before a run is begun
+        await self._agents.models_of(self._definition)  # what is wrong with it is said before a run is begun
         with listening(hear, streams=streams, check=checker_of(output_type)):
             outcome = await self._runner.start(
                 KIND, self._definition.name, job.to_dict(), CallOptions(principal), id=job.run
             )
         return _concluded(outcome, output_type)
+
+
+def _models(given: str | Model | Sequence[str | Model]) -> tuple[list[str], list[Model]]:
+    """Returns models by their names, or as objects."""
+    every = list(given) if isinstance(given, list | tuple) else [given]
+    named = [model for model in every if isinstance(model, str)]
+    objects = [cast("Model", model) for model in every if not isinstance(model, str)]
+    if not every or (named and objects):
+        raise ConfigurationError(
+            "an agent needs one model, or several of which all are names or all are objects",
+            hint='model="provider:name"',
+        )
+    for name in named:
+        check_name(name)
+    return named, objects
 
 
 def _concluded(outcome: Outcome, output_type: OutputType) -> AgentOutcome:

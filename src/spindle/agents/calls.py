@@ -55,7 +55,9 @@ class Calls:
         self._handed_over: dict[int, Result] = {}
         """By call of the turn, the answers of those whom the task was handed over to."""
         self._wholes: dict[str, str] = {}
-        """By reference, results that were cut."""
+        """By reference, results: the model may read on in those that were cut, or left out later."""
+        self.has_cut = False
+        """True if some result was cut."""
         self._in_a_row: Counter[bytes] = Counter()
         """By call, the number of consecutive turns in which it was made."""
         self._failing: Counter[str] = Counter()
@@ -71,10 +73,6 @@ class Calls:
     def handed_over(self) -> Result | None:
         """Returns the answer of whom the last turn handed the task over to."""
         return self._handed_over[min(self._handed_over)] if self._handed_over else None
-
-    @property
-    def has_cut(self) -> bool:
-        return bool(self._wholes)
 
     async def make(self, turn: ModelTurn, conversation: Conversation, note: NoteResult) -> bool:
         """Makes the calls and answers each. False: none could be made because of what the model wrote. If
@@ -99,14 +97,17 @@ class Calls:
                 shown.append(outcome)
         _raise_first(ended)
         taken_out = self._count_failures(calls, shown)
-        for call, answer in zip(calls, shown, strict=True):
+        for index, (call, answer) in enumerate(zip(calls, shown, strict=True)):
             text = answer.text
             if call.tool in taken_out:
                 text += (
                     f"\n({call.name} failed {self._failing[call.tool]} times in a row, and is not offered "
                     "any more. Do without it, or tell the user.)"
                 )
-            conversation.answer_call(call.id, call.name, text, failed=answer.failed, pictures=answer.pictures)
+            conversation.answer_call(
+                call.id, call.name, text, failed=answer.failed, pictures=answer.pictures,
+                about=self._job.about_result(turn.step, index, call.tool or call.own),
+            )  # fmt: skip
         return any(not (call.problem or call.own == ANSWER) for call in calls)
 
     # --- one call
@@ -115,7 +116,7 @@ class Calls:
         call = turn.calls[index]
         if call.problem is not None:
             return ShownResult(call.problem, call.outcome)
-        limit, reference = self._job.agent.limits.result, f"{self._job.run[:8]}-{turn.step}-{index + 1}"
+        limit, reference = self._job.agent.limits.result, self._job.reference(turn.step, index)
         if call.own is not None:
             return self._cut(await self._own(turn, call), reference)
         assert call.tool is not None
@@ -152,8 +153,8 @@ class Calls:
         # What reads on is cut already, and says how it goes on.
         if shown.whole is None and len(shown.text) > limit + MOST_SAID_OF_CUTS:
             shown = replace(shown, text=cut(shown.text, 0, limit, reference), whole=shown.text)
-        if shown.whole is not None:
-            self._wholes[reference] = shown.whole
+        self._wholes[reference] = shown.text if shown.whole is None else shown.whole
+        self.has_cut |= shown.whole is not None
         return shown
 
     async def _own(self, turn: ModelTurn, call: ModelCall) -> ShownResult:

@@ -16,7 +16,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from spindle.domain.json_schema import JsonObject
+from spindle.agents.context import Cut, without
+from spindle.domain.json_schema import JsonObject, is_object
 
 if TYPE_CHECKING:
     from spindle.calls.content import PicturePart
@@ -30,10 +31,15 @@ class Conversation:
     def __init__(self, history: Sequence[ModelMessage] = ()) -> None:
         self._messages: list[ModelMessage] = list(history)
         self._next: list[ModelRequestPart] = []
+        self._pinned: list[ModelRequestPart] = []
 
-    def say(self, text: str) -> None:
-        """Adds something to tell the model, from the user or about its last answer."""
-        self._next.append(UserPromptPart(text))
+    def say(self, text: str, *, pinned: bool = False) -> None:
+        """Adds something to tell the model, from the user or about its last answer. What is pinned is never
+        left out."""
+        part = UserPromptPart(text)
+        self._next.append(part)
+        if pinned:
+            self._pinned.append(part)
 
     def respond(self, response: ModelResponse) -> None:
         """Adds the model's answer to everything said since its last one."""
@@ -41,8 +47,17 @@ class Conversation:
         self._messages.append(response)
 
     def answer_call(
-        self, call_id: str, name: str, text: str, *, failed: bool, pictures: Sequence[PicturePart] = ()
+        self,
+        call_id: str,
+        name: str,
+        text: str,
+        *,
+        failed: bool,
+        pictures: Sequence[PicturePart] = (),
+        about: JsonObject | None = None,
     ) -> None:
+        """Adds the answer to a call. `about` is kept with it and not shown: its `reference`, and whether it
+        is `pinned`."""
         import base64
 
         content: Any = text
@@ -52,7 +67,18 @@ class Conversation:
             ]
             content = [text, *shown]
         outcome: Literal["failed", "success"] = "failed" if failed else "success"
-        self._next.append(ToolReturnPart(name, content, call_id, outcome=outcome))
+        self._next.append(ToolReturnPart(name, content, call_id, outcome=outcome, metadata=about))
+
+    def cut(self, given: Cut) -> None:
+        """Leaves out what is cut."""
+        self._messages = without(self.messages(), given, self.is_pinned)
+
+    def is_pinned(self, part: ModelRequestPart) -> bool:
+        """True if this part is never left out."""
+        if isinstance(part, ToolReturnPart):
+            known: object = part.metadata
+            return is_object(known) and known.get("pinned") is True
+        return any(part is pinned for pinned in self._pinned)
 
     def messages(self) -> list[ModelMessage]:
         """Returns all messages, such that a model can continue: every call has an answer."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from spindle.agents.context import ContextSettings
 from spindle.agents.limits import Limits
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import fields_of
@@ -37,6 +38,9 @@ class AgentDefinition:
     """Settings for the model: temperature, max_tokens and the like."""
     handoffs: tuple[str, ...] = ()
     """Patterns over the names of tools whose answer is the agent's, and ends its work."""
+    context: ContextSettings = field(default_factory=ContextSettings)
+    others: tuple[str, ...] = ()
+    """Models that are asked, in this order, where the one before fails."""
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -62,6 +66,8 @@ class AgentDefinition:
             "handoffs": list(self.handoffs),
             "limits": self.limits.to_dict(),
             "prices": {name: list(price) for name, price in self.prices.items()},
+            "context": self.context.to_dict(),
+            "others": list(self.others),
         }
 
     @classmethod
@@ -77,6 +83,8 @@ class AgentDefinition:
             {name: (price[0], price[1]) for name, price in data["prices"].items()},
             data["settings"],
             tuple(data.get("handoffs", ())),
+            ContextSettings.of(data.get("context")),
+            tuple(data.get("others", ())),
         )
 
 
@@ -95,6 +103,15 @@ class Job:
     """The runs whose messages `history` holds; their cut results can still be read."""
     parallel: int | None = None
     """The number of simultaneous calls, if it is lower than the agent's."""
+
+    def reference(self, step: int, index: int) -> str:
+        """Returns the name by which the model reads on in the result of a call."""
+        return f"{self.run[:8]}-{step}-{index + 1}"
+
+    def about_result(self, step: int, index: int, tool: str | None) -> JsonObject:
+        """Returns what is kept of a result beside what the model is shown."""
+        pinned = {"pinned": True} if self.agent.context.is_pinned(tool) else {}
+        return {"reference": self.reference(step, index), **pinned}
 
     def to_dict(self) -> JsonObject:
         return fields_of(self) | {

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.records import set_fields
 
-EventKind = Literal["start", "thought", "text", "tool_call", "tool_result", "told", "pause", "end"]
+EventKind = Literal[
+    "start", "thought", "text", "tool_call", "tool_result", "told", "compacted", "switched", "pause", "end"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class AgentEvent:
     `start` has the task as `text`; `thought` and `text` what the model says, in pieces while it is streamed;
     `tool_call` and `tool_result` the `tool`, and its `arguments`, or how it ended (`outcome`: `ok` or the
     category of an error) with the `text` that the model is shown; `told` what the model is told about an
-    answer that cannot be used; `pause` the `pauses`; `end` the `result`.
+    answer that cannot be used; `compacted` what was left out of a conversation that was too long; `switched`
+    why another model goes on; `pause` the `pauses`; `end` the `result`.
     """
 
     kind: EventKind

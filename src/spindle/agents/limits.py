@@ -39,11 +39,13 @@ class Limits:
     """Turns in a row in which the model may make the very same call."""
     request: float = 300.0
     """Seconds that one answer of the model may take."""
+    conclude: bool = True
+    """True: at a limit that ends the run the model is asked once more, without tools, for its answer."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is not None and (isinstance(value, bool) or not value > 0):
+            if field.name != "conclude" and value is not None and (isinstance(value, bool) or not value > 0):
                 raise ConfigurationError(f"the limit `{field.name}` must be more than 0, and is {value!r}")
 
     def to_dict(self) -> JsonObject:

@@ -8,11 +8,12 @@ nothing that may differ in another process.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents import own_tools
 from spindle.agents.calls import Calls
-from spindle.agents.conversation import Conversation, read_messages
+from spindle.agents.conversation import NOT_MADE, Conversation, read_messages
 from spindle.agents.events import AgentEvent
 from spindle.agents.limits import EndedBy, LimitReachedError
 from spindle.agents.own_tools import ANSWER
@@ -20,9 +21,11 @@ from spindle.agents.record import events_of
 from spindle.calls.validate import problems_with
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import ModelError
+from spindle.errors import ModelError, SpindleError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from spindle.agents.definition import Job
     from spindle.agents.events import EventKind, Listener
     from spindle.agents.turns import ModelTurn, Turns
@@ -34,7 +37,13 @@ CUT_OFF = (
     "Your answer was cut off at the limit of tokens, and could not be used. Answer more briefly, or make "
     "fewer calls at once."
 )
+LAST = (
+    "The limit of {by} of this work is reached: no tool can be called any more. Answer now with what you "
+    "have found out, and say what is missing."
+)
 NOT_BY_TOOL = f"Give the answer by calling {ANSWER}, not as text."
+
+logger = logging.getLogger("spindle.agents")
 
 
 class Loop:
@@ -50,7 +59,7 @@ class Loop:
         self._budget = budget
         self._listener = listener
         self._conversation = Conversation(read_messages(job.history))
-        self._step = 0
+        self._step = self._answered = 0
         self._useless = 0
         """The number of unusable answers in a row."""
         self._text = ""
@@ -60,7 +69,7 @@ class Loop:
         self._note("start", {"kind": "start", "task": self._job.task, "model": self._job.agent.model})
         await self._turns.make_ready()
         if self._job.task:
-            self._conversation.say(self._job.task)
+            self._conversation.say(self._job.task, pinned=True)
         try:
             while True:
                 turn = await self._next_turn()
@@ -68,15 +77,22 @@ class Loop:
                 if answered is not None:
                     return self._end("answer", *answered)
         except LimitReachedError as limit:
-            return self._end(limit.by, self._text, None)
+            text, value = await self._conclude(limit.by)
+            return self._end(limit.by, text, value)
 
     # --- a turn
 
-    async def _next_turn(self) -> ModelTurn:
-        self._step += 1
+    async def _next_turn(self, ends: EndedBy | None = None) -> ModelTurn:
+        self._step = self._answered + 1
         said = self._tell_piece if self._listener.hear is not None and self._listener.streams else None
-        turn = await self._turns.next(self._step, self._conversation, said)
+        turn = await self._turns.next(self._step, self._conversation, said, ends)
+        if turn.cuts:
+            self._note("cut", {"kind": "cut", "step": self._step, "cuts": turn.cuts, "text": _cut(turn.cuts)})
+        if "switched" in turn.record:
+            switched = turn.record["switched"]
+            self._note("switched", {"kind": "switched", "step": self._step, "text": switched})
         self._conversation.respond(turn.response)
+        self._answered = self._step
         self._note(
             "turn",
             {
@@ -185,6 +201,31 @@ class Loop:
 
     # --- the end
 
+    async def _conclude(self, by: EndedBy) -> tuple[str, Any]:
+        """Returns the answer, text and value, that the model gives when it is told that a limit ended its
+        work: one request more, with no tools. If that fails, what it said last has to do."""
+        if not self._job.agent.limits.conclude:
+            return self._text, None
+        self._step = self._answered
+        self._conversation.messages()  # what was not called is said before what follows from it
+        told = LAST.format(by=by) + (f" {NOT_BY_TOOL}" if self._job.output is not None else "")
+        self._conversation.say(told)
+        self._note("limit", {"kind": "told", "step": self._step, "text": told})
+        try:
+            turn = await self._next_turn(by)
+        except SpindleError as error:
+            if error.category == "cancelled":
+                raise
+            logger.warning("there is no last answer at the limit of %s: %s", by, error.message)
+            return self._text, None
+        schema = self._job.output
+        for call in turn.calls:
+            if schema is not None and call.own == ANSWER and turn.answer_problem is None:
+                value = own_tools.answer_in(schema, call.arguments)
+                return to_json(value).decode(), value
+        self._answer_unmade(turn, NOT_MADE)
+        return (turn.response.text or "").strip() or self._text, None
+
     def _so_far(self) -> JsonObject:
         return {"text": self._text, "steps": self._step, "usage": self._budget.usage.to_dict()}
 
@@ -193,9 +234,16 @@ class Loop:
             "text": text,
             "output": value,
             "ended_by": by,
-            "steps": self._step if by != "steps" else self._step - 1,
+            "steps": self._answered,
             "calls": self._calls.made,
             "usage": self._budget.usage.to_dict(),
         }
         self._note("end", {"kind": "end", "step": self._step, "result": result})
         return Result.of_value(result, text)
+
+
+def _cut(cuts: Sequence[JsonObject]) -> str:
+    last = cuts[-1]
+    if last["summary"] is not None:
+        return "earlier turns were summed up"
+    return "earlier turns were left out" if last["turns"] else "earlier results were left out"

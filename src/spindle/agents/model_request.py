@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.errors import (
@@ -11,6 +12,7 @@ from spindle.errors import (
     CallTimeoutError,
     ConnectionFailedError,
     ModelError,
+    RateLimitedError,
     ServerError,
     SpindleError,
     from_status,
@@ -35,8 +37,10 @@ async def ask(
     settings: ModelSettings | None,
     timeout: float,
     said: Said | None = None,
+    patience: float = 0.0,
 ) -> ModelResponse:
-    """Returns the model's answer. `said` is called with each piece of it."""
+    """Returns the model's answer. `said` is called with each piece of it. `patience`: seconds for which a
+    provider that is busy may ask to wait."""
     for attempt in range(1, ATTEMPTS + 1):
         timer = asyncio.timeout(timeout)
         try:
@@ -56,9 +60,26 @@ async def ask(
             ) from None
         except Exception as error:
             mapped = _mapped(model, error)
-            if attempt == ATTEMPTS or not isinstance(mapped, ConnectionFailedError):
+            wait = _wait(mapped, patience)
+            if attempt == ATTEMPTS or wait is None:
                 raise mapped from error
+            await asyncio.sleep(wait)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _wait(error: SpindleError, patience: float) -> float | None:
+    """Returns the seconds after which to ask again: as many as the provider says. None: not at all."""
+    if isinstance(error, ConnectionFailedError):
+        return 0.0
+    after = error.retry_after if isinstance(error, RateLimitedError | ServerError) else None
+    return after if after is not None and after <= patience else None
+
+
+def is_full(error: SpindleError) -> bool:
+    """True if a model could not be asked because the conversation is too long for it."""
+    from pydantic_ai.exceptions import ModelContextWindowExceededError
+
+    return isinstance(error.__cause__, ModelContextWindowExceededError)
 
 
 async def _whole(
@@ -117,14 +138,14 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
     if isinstance(error, theirs.ModelHTTPError):
         mapped = from_status(
             error.status_code, f"the model {name!r} could not be asked: {_said(error)}",
-            retry_after=error.retry_after,
+            retry_after=_after(error),
         )  # fmt: skip
         if isinstance(mapped, AuthError):
             mapped.hint = "check the provider's key in the environment"
         elif error.status_code == 404:
             mapped.hint = "check the name of the model"
         elif isinstance(error, theirs.ModelContextWindowExceededError):
-            mapped.hint = "the conversation is too long for this model: lower the limit `result`"
+            mapped.hint = "the conversation is too long for this model: see `compact` of the context"
         else:
             mapped.hint = None
         return mapped
@@ -141,6 +162,18 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
             f"the connection to the model {name!r} broke: {type(error).__name__}: {error}"
         )
     return ServerError(f"the model {name!r} failed: {type(error).__name__}: {error}")
+
+
+def _after(error: Any) -> float | None:
+    """Returns the seconds that the provider asks to wait for. Its library takes no fractions of them."""
+    if error.retry_after is not None:
+        return error.retry_after
+    try:
+        headers: Mapping[str, str] = error.headers or {}
+        after = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return after if 0 <= after < math.inf else None
 
 
 def _said(error: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from spindle.errors import ConfigurationError, suggest
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+PLACES = ("_URL", "_KEY", "_ENDPOINT", "_HOST", "_BASE", "_TOKEN", "_VERSION", "_REGION", "_PROJECT")
+"""Ends of the names of variables in which providers find where they are, and who asks."""
 INSTALL = 'pip install "spindle-tools[agent]"'
 
 
@@ -37,6 +40,12 @@ def check_name(name: str) -> None:
         raise ConfigurationError(
             f"{name!r} does not say which provider's model it is", hint="write it as `provider:model`"
         )
+
+
+def places() -> int:
+    """Returns a number for the addresses and keys of providers in the environment, which differs once one of
+    them changes. Models that were found before have kept theirs."""
+    return hash(frozenset(item for item in os.environ.items() if item[0].endswith(PLACES)))
 
 
 def resolve(name: str, key: str | None = None) -> Model:

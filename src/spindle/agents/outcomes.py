@@ -23,8 +23,9 @@ class AgentResult:
     """The result of a run that is done.
 
     `output` is the answer: text, or a value of `output_type`. `ended_by` is `answer`, or the limit that ended
-    the run before there was one: then `text` is the last text of the model, and `output` is None if a type
-    was asked for. `calls` are the calls that were made, each with its `tool`, `step` and `outcome`.
+    the run before there was one: then `text` is what the model answered when it was told of it, or said last,
+    and `output` may be None if a type was asked for. `calls` are the calls that were made, each with its
+    `tool`, `step` and `outcome`.
     """
 
     run_id: str
@@ -52,7 +53,7 @@ class AgentResult:
         """Returns the result of a finished run, with its output as a value of the type."""
         found: JsonObject = result.structured
         output: Any = found["output"]
-        if output_type is not None and found["ended_by"] == "answer":
+        if output_type is not None and (found["ended_by"] == "answer" or output is not None):
             from pydantic import TypeAdapter
 
             # As JSON: a strict model takes a date written in JSON, but not as a Python text.

@@ -49,6 +49,10 @@ def events_of(run: str, data: JsonObject) -> Iterator[AgentEvent]:
             )  # fmt: skip
         case "told":
             yield AgentEvent("told", run, step, data["text"])
+        case "cut":
+            yield AgentEvent("compacted", run, step, data["text"])
+        case "switched":
+            yield AgentEvent("switched", run, step, data["text"])
         case _:
             yield AgentEvent("end", run, step, data["result"]["text"], result=data["result"])
 
@@ -67,6 +71,7 @@ class Record:
 
     def messages(self, step: int | None = None) -> list[ModelMessage]:
         """Returns the conversation, up to a step and the results of its calls."""
+        from spindle.agents.context import Cut
         from spindle.agents.conversation import Conversation, read_messages, read_response
 
         last = max((note.get("step", 0) for note in self.notes), default=0)
@@ -74,26 +79,30 @@ class Record:
             raise NotFoundError(f"run {self.run.id} has no step {step}", hint=f"it has steps 1 to {last}")
         conversation = Conversation(read_messages(self.job.history))
         if self.job.task:
-            conversation.say(self.job.task)
+            conversation.say(self.job.task, pinned=True)
         kept = [note for note in self.notes if step is None or note.get("step", 0) <= step]
         for note in sorted(kept, key=_in_order):
-            if note["kind"] == "turn":
+            if note["kind"] == "cut":
+                for given in note["cuts"]:
+                    conversation.cut(Cut(**given))
+            elif note["kind"] == "turn":
                 conversation.respond(read_response(note["response"]))
             elif note["kind"] == "result":
                 failed = note["outcome"] != "ok"
-                conversation.answer_call(note["id"], note["name"], note["text"], failed=failed)
+                about = self.job.about_result(note["step"], note["index"], note["tool"])
+                conversation.answer_call(note["id"], note["name"], note["text"], failed=failed, about=about)
             elif note["kind"] == "told":
                 conversation.say(note["text"])
         return conversation.messages()
 
     def whole(self, reference: str) -> str | None:
-        """Returns the whole of a result that was cut under this reference."""
+        """Returns the whole of a result that was cut, or left out, under this reference."""
         mark, _, place = reference.partition("-")
         if mark != self.run.id[:8]:
             return None
         for note in self.notes:
             if note["kind"] == "result" and f"{note['step']}-{note['index'] + 1}" == place:
-                return note.get("whole")
+                return note.get("whole", note["text"])
         return None
 
 
@@ -113,7 +122,7 @@ def _readable(arguments: object) -> object:
 
 
 def _in_order(note: JsonObject) -> tuple[int, int, int]:
-    order = {"start": 0, "turn": 1, "result": 2, "told": 3, "end": 4}
+    order = {"start": 0, "cut": 1, "switched": 2, "turn": 3, "result": 4, "told": 5, "end": 6}
     return note.get("step", 0), order[note["kind"]], note.get("index", 0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spindle.agents.context import ContextSettings
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
 from spindle.agents.limits import Limits
 from spindle.agents.usage import read_prices
@@ -17,7 +18,7 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pydantic_ai.models import Model
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 REPAIRS = 1
 """Answers that do not fit their schema and are sent back, where nothing else is said."""
+NO_ANSWER = {"conclude": False}
+"""A step that reaches a limit fails, so that no last answer is asked for."""
 
 
 class Agents(Protocol):
@@ -34,7 +37,7 @@ class Agents(Protocol):
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result: ...
 
-    async def model_of(self, agent: AgentDefinition) -> Model: ...
+    async def models_of(self, agent: AgentDefinition) -> Sequence[Model]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class ModelStep:
     config: Callable[[], AgentConfig]
 
     async def require(self, given: JsonObject) -> None:
-        await self.agents.model_of(self._agent(given))
+        await self.agents.models_of(self._agent(given))
 
     async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         job = Job(host.step_id or "", self._agent(given), given["prompt"], given.get("schema"))
@@ -54,10 +57,11 @@ class ModelStep:
 
     def _agent(self, given: JsonObject) -> AgentDefinition:
         config = self.config()
-        limits = {**_limits(config), "repairs": REPAIRS, **given.get("limits", {})}
+        limits = {**_limits(config), "repairs": REPAIRS, **NO_ANSWER, **given.get("limits", {})}
         return AgentDefinition(
             "model", _model(given, config), given.get("system", ""), None, (), False, Limits.of(limits),
             read_prices(config.prices), given.get("settings", {}),
+            context=_context(config), others=_others(given, config),
         )  # fmt: skip
 
 
@@ -71,7 +75,7 @@ class AgentStep:
     config: Callable[[], AgentConfig]
 
     async def require(self, given: JsonObject) -> None:
-        await self.agents.model_of(self._agent(given))
+        await self.agents.models_of(self._agent(given))
 
     async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         job = Job(host.step_id or "", self._agent(given), given["task"], given.get("schema"))
@@ -82,9 +86,10 @@ class AgentStep:
         return AgentDefinition(
             given.get("name", "agent"), _model(given, config), given.get("instructions", ""),
             None if tools is None else tuple(tools), tuple(given.get("approve", (DESTRUCTIVE,))),
-            given.get("ask_user", True), Limits.of({**_limits(config), **given.get("limits", {})}),
+            given.get("ask_user", True),
+            Limits.of({**_limits(config), **NO_ANSWER, **given.get("limits", {})}),
             read_prices({**config.prices, **given.get("prices", {})}), given.get("settings", {}),
-            tuple(given.get("handoffs", ())),
+            tuple(given.get("handoffs", ())), _context(config), _others(given, config),
         )  # fmt: skip
 
 
@@ -95,6 +100,14 @@ def _model(given: JsonObject, config: AgentConfig) -> str:
             "no model is chosen", hint="set `model` in [agent] of spindle.toml, or in the node"
         )
     return name
+
+
+def _others(given: JsonObject, config: AgentConfig) -> tuple[str, ...]:
+    return () if given.get("model") else config.others
+
+
+def _context(config: AgentConfig) -> ContextSettings:
+    return ContextSettings.of(config.context.model_dump(exclude_none=True))
 
 
 def _limits(config: AgentConfig) -> dict[str, Any]:

@@ -10,23 +10,26 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from spindle.agents import own_tools
+from spindle.agents.context import Cut
 from spindle.agents.conversation import read_response, write_messages
 from spindle.agents.limits import LimitReachedError
-from spindle.agents.model_request import ask
+from spindle.agents.model_request import ask, is_full
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, RESERVED, SEARCH
 from spindle.agents.results import READ_MORE, shown_error
+from spindle.agents.room import Room
 from spindle.calls.validate import problems_with, read_arguments
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError
+from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError, SpindleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pydantic_ai.messages import ModelResponse, ToolCallPart
     from pydantic_ai.models import Model
 
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
+    from spindle.agents.limits import EndedBy
     from spindle.agents.model_request import Said
     from spindle.agents.toolbox import Toolbox
     from spindle.agents.usage import Budget
@@ -36,6 +39,8 @@ GENERAL = (
     "You work with tools. Call those that help, several at once where they do not need each other's results. "
     "Use what they return rather than what you remember. When you are done, answer."
 )
+PATIENCE_WITH_OTHERS = 5.0
+"""Seconds that a provider may ask to wait for, where another model can be asked at once."""
 
 HANDING_OVER = (
     "These take the task over: the user gets their answer as it is, and your work ends. Call one alone, and "
@@ -68,6 +73,11 @@ class ModelTurn:
     record: JsonObject
     was_streamed: bool
 
+    @property
+    def cuts(self) -> list[JsonObject]:
+        """Returns what was left out of the conversation before it."""
+        return self.record.get("cuts", [])
+
 
 class Turns:
     """Asks the model, with everything that it needs to know."""
@@ -75,14 +85,18 @@ class Turns:
     def __init__(
         self,
         job: Job,
-        model: Callable[[], Model],
+        models: Sequence[Model],
         host: Host,
         toolbox: Toolbox,
         budget: Budget,
         check: Callable[[Any], str | None] | None,
     ) -> None:
+        """`models` are asked one after the other until one answers, which then goes on."""
         self._job = job
-        self._model = model
+        self._models = models
+        self._at = 0
+        """The model that answered last."""
+        self._room = Room(job.agent, budget)
         self._host = host
         self._toolbox = toolbox
         self._budget = budget
@@ -93,19 +107,29 @@ class Turns:
         """Makes sure that the tools are known which the model is to be shown."""
         await self._toolbox.make_ready()
 
-    async def next(self, step: int, conversation: Conversation, said: Said | None) -> ModelTurn:
-        """Returns the model's answer to the conversation. Raises LimitReachedError when a limit is used
-        up."""
+    async def next(
+        self, step: int, conversation: Conversation, said: Said | None, ends: EndedBy | None = None
+    ) -> ModelTurn:
+        """Returns the model's answer to the conversation. Raises LimitReachedError when a limit is used up,
+        unless the answer is the last one because of it: `ends`."""
         made: ModelResponse | None = None
+        final = step if ends is None else f"{step} {ends}"
 
-        async def make(_: Host) -> JsonObject:
+        async def make(place: Host) -> JsonObject:
             nonlocal made
-            response = made = await self._ask(step, conversation, said)
-            calls = [await self._meaning(call) for call in response.tool_calls]
-            (written,) = write_messages([response])
-            return {"response": written, "calls": calls, **self._budget.recorded()}
+            if ends is None:
+                self._budget.check(step)
+            made, about = await self._ask(conversation, place, said, grace=ends is not None)
+            calls = [await self._meaning(call) for call in made.tool_calls]
+            (written,) = write_messages([made])
+            return {"response": written, "calls": calls, **self._budget.recorded(), **about}
 
-        record: JsonObject = await self._host.remember("model", step, make)
+        record: JsonObject = await self._host.remember("model", final, make)
+        if made is None:
+            for given in record.get("cuts", ()):
+                conversation.cut(Cut(**given))
+        self._at = record.get("by", 0)
+        self.can_read_more |= bool(record.get("cuts"))
         streamed = made is not None and said is not None
         response = made or read_response(record["response"])
         self._budget.add(response, record)
@@ -116,30 +140,85 @@ class Turns:
         wrong = next((item["wrong"] for item in record["calls"] if item.get("wrong")), None)
         return ModelTurn(step, response, calls, wrong, record, streamed)
 
-    async def _ask(self, step: int, conversation: Conversation, said: Said | None) -> ModelResponse:
-        self._budget.check(step)
-        model, limits = self._model(), self._job.agent.limits
-        parameters = await self._parameters()
-        remaining = self._budget.remaining
-        ends_first = remaining is not None and remaining < limits.request
-        timeout = remaining if remaining is not None and ends_first else limits.request
-        settings: Any = self._job.agent.settings or None
-        try:
-            return await ask(model, conversation.messages(), parameters, settings, timeout, said)
-        except CallTimeoutError:
-            if ends_first:
-                raise LimitReachedError("time") from None
-            raise
+    async def _ask(
+        self,
+        conversation: Conversation,
+        place: Host,
+        said: Said | None,
+        *,
+        grace: bool,
+    ) -> tuple[ModelResponse, JsonObject]:
+        """Returns an answer, and what is to be recorded of how it came about."""
+        cuts: list[Cut] = []
+        failed: list[str] = []
+        for at in range(self._at, len(self._models)):
+            model, is_last = self._models[at], at == len(self._models) - 1
+            try:
+                response = await self._one(model, conversation, place, said, cuts, is_last, grace)
+            except SpindleError as error:
+                if is_last or error.category in ("model", "cancelled"):
+                    raise
+                failed.append(error.message)
+                continue
+            about: JsonObject = {"by": at} if at else {}
+            if cuts:
+                about["cuts"] = [item.to_dict() for item in cuts]
+            if failed:
+                about["switched"] = f"{'; '.join(failed)}: {model.model_name} goes on"
+            return response, about
+        raise AssertionError("the last model answers or raises")
 
-    async def _parameters(self) -> ModelRequestParameters:
-        offered, searches = await self._toolbox.offered()
+    async def _one(
+        self,
+        model: Model,
+        conversation: Conversation,
+        place: Host,
+        said: Said | None,
+        cuts: list[Cut],
+        is_last: bool,
+        grace: bool,
+    ) -> ModelResponse:
+        """Returns the answer of one model, to as much of the conversation as it takes."""
+        limits, remaining = self._job.agent.limits, None if grace else self._budget.remaining
+        parameters = await self._parameters(answers_only=grace)
+        cuts += await self._room.make(model, conversation, parameters, place, grace=grace)
+        while True:
+            if cuts and not self.can_read_more:
+                self.can_read_more = True
+                parameters = await self._parameters(answers_only=grace)
+            ends_first = remaining is not None and remaining < limits.request
+            timeout = remaining if remaining is not None and ends_first else limits.request
+            patience = timeout if is_last else min(timeout, PATIENCE_WITH_OTHERS)
+            messages = conversation.messages()
+            try:
+                return await ask(model, messages, parameters, self._settings, timeout, said, patience)
+            except CallTimeoutError:
+                if ends_first:
+                    raise LimitReachedError("time") from None
+                raise
+            except SpindleError as error:
+                more = is_full(error) and await self._room.make_more(model, conversation, place, cuts)
+                if not more:
+                    raise
+                cuts.append(more)
+            remaining = None if grace else self._budget.remaining
+
+    @property
+    def _settings(self) -> Any:
+        """The settings for the model. The library places the marks for caches, where a provider has them."""
+        agent = self._job.agent
+        return ({"cache": True} if agent.context.cache else {}) | agent.settings or None
+
+    async def _parameters(self, *, answers_only: bool = False) -> ModelRequestParameters:
+        offered, searches = ([], False) if answers_only else await self._toolbox.offered()
         tools = [
             ToolDefinition(name=item.name, description=item.description, parameters_json_schema=item.schema)
             for item in offered
         ]
         own = [SEARCH, DESCRIBE] if searches else []
-        own += [ASK_USER] if self._job.agent.asks else []
-        own += [READ_MORE] if self.can_read_more else []
+        if not answers_only:
+            own += [ASK_USER] if self._job.agent.asks else []
+            own += [READ_MORE] if self.can_read_more else []
         tools += [
             ToolDefinition(
                 name=name,

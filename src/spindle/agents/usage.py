@@ -114,7 +114,8 @@ class Budget:
         self._outer = outer
         self._step = step
         self.sampled = ModelUsage()
-        """The use that servers made of the model which they asked in calls of the run."""
+        """The use of the model besides the run's own turns: by servers that asked it in calls, and for
+        summaries."""
         self._limits = limits
         self._prices = prices
         self._monotonic = monotonic
@@ -157,6 +158,11 @@ class Budget:
     def add_sampled(self, response: ModelResponse) -> None:
         """Counts an answer that a server asked for."""
         self.sampled = self.sampled.plus(response, self._prices)
+        self._tell()
+
+    def add_besides(self, usage: ModelUsage) -> None:
+        """Counts an answer that is no turn of the run."""
+        self.sampled = self.sampled.together(usage)
         self._tell()
 
     def recorded(self) -> JsonObject:

@@ -15,7 +15,7 @@ from spindle.errors import ConfigurationError, SpindleError
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pydantic_ai.models import Model
 
@@ -40,9 +40,10 @@ class WorkspaceAgents:
         self._visible = visible
         self._store = store
         self.sealer = sealer
-        self._given: BoundedMap[str, Model] = BoundedMap()
+        self._given: BoundedMap[str, Sequence[Model]] = BoundedMap()
         """By agent, models that are objects, which no record can hold."""
-        self._resolved: BoundedMap[str, Model] = BoundedMap()
+        self._resolved: BoundedMap[str, tuple[int, Model]] = BoundedMap()
+        """By name, with the addresses and keys of providers that it was found with."""
         self._limits: BoundedMap[str, tuple[int, Limit]] = BoundedMap()
         self._open = contextlib.AsyncExitStack()
         self.sampling: WorkspaceSampling | None = None
@@ -50,9 +51,9 @@ class WorkspaceAgents:
         self.taped: TapedModels | None = None
         """Gives the models instead, where their answers are recorded on a tape or come from one."""
 
-    def know(self, agent: str, model: Model) -> None:
-        """Sets the model with which runs of the agent of this name are resumed."""
-        self._given[agent] = model
+    def know(self, agent: str, models: Sequence[Model]) -> None:
+        """Sets the models with which runs of the agent of this name are resumed."""
+        self._given[agent] = models
 
     def works(self, config: Callable[[], AgentConfig]) -> Mapping[str, StepWork]:
         """Returns the work of agents and models that steps of other runs may be."""
@@ -76,7 +77,7 @@ class WorkspaceAgents:
         # Whoever listens to an agent is not told what others do for it, nor asked to check their answers.
         job, heard = Job.from_dict(given), listener.get() if outer is None else Listener()
         agent = job.agent
-        model = await self.model_of(agent)
+        models = await self.models_of(agent)
         limits = [self._limit(agent, around.depth)]
         if job.parallel is not None and job.parallel < agent.limits.parallel:
             limits.append(Limit(job.parallel))
@@ -86,10 +87,10 @@ class WorkspaceAgents:
             return await self._whole(job, reference)
 
         with inside(budget):
-            sampling = self.sampling and self.sampling.of_agent(model, budget, host.principal)
+            sampling = self.sampling and self.sampling.of_agent(models[0], budget, host.principal)
             host = host.with_model(sampling)
             toolbox = Toolbox(self._catalog, self._visible, host, agent.offered, agent.limits.tools)
-            turns = Turns(job, lambda: model, host, toolbox, budget, heard.check)
+            turns = Turns(job, models, host, toolbox, budget, heard.check)
             calls = Calls(job, host, toolbox, limits, read_earlier, budget)
             looped = Loop(job, host, turns, calls, budget, heard).run()
             return await tracing.work_named("invoke_agent", agent.name, looped)
@@ -101,8 +102,8 @@ class WorkspaceAgents:
         self._resolved.clear()
         await self._open.aclose()
 
-    async def model_of(self, agent: AgentDefinition) -> Model:
-        """Returns the model of an agent. Raises ConfigurationError."""
+    async def models_of(self, agent: AgentDefinition) -> Sequence[Model]:
+        """Returns the models of an agent, the one to ask first. Raises ConfigurationError."""
         if agent.model is None:
             known = self._given.get(agent.name)
             if known is None:
@@ -110,18 +111,22 @@ class WorkspaceAgents:
                     f"the run belongs to the agent {agent.name!r}, whose model is an object not known here",
                     hint=f"create Agent(app, model=…, name={agent.name!r}) in the program that resumes it",
                 )
-            return known if self.taped is None else self.taped.of(known.model_name, lambda: known)
-        return await self.named(agent.model)
+            taped = self.taped
+            if taped is None:
+                return known
+            return [taped.of(model.model_name, lambda model=model: model) for model in known]
+        return [await self.named(name) for name in (agent.model, *agent.others)]
 
     async def named(self, name: str) -> Model:
         """Returns the model of this name, one object for all its users. Raises ConfigurationError."""
-        from spindle.agents.models import resolve
+        from spindle.agents.models import places, resolve
 
-        model = self._resolved.get(name)
-        if model is None:
-            taped = self.taped
+        now, taped = places(), self.taped
+        known, model = self._resolved.get(name, (None, None))
+        if model is None or known != now:
+            # The one before is closed with the workspace: somebody may be in the middle of asking it.
             model = resolve(name) if taped is None else taped.of(name, lambda: resolve(name))
-            self._resolved[name] = model
+            self._resolved[name] = (now, model)
             await self._open.enter_async_context(model)
         return model
 

@@ -62,7 +62,7 @@ def agent(
     if task == "-":
         task = cli.run(read_stdin(None)) or ""
     config = cli.settings().agent()
-    changed = {"model": model, "instructions": instructions, "tools": tools or None}
+    changed = {"model": model, "models": model and (), "instructions": instructions, "tools": tools or None}
     config = config.model_copy(update={key: value for key, value in changed.items() if value is not None})
     if max_steps is not None:
         config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
@@ -78,7 +78,7 @@ async def _submit(cli: CliContext, config: AgentConfig, task: str, how: Mapping[
     if config.model is None:
         raise no_model()
     async with cli.open() as app:
-        show_submitted(cli, await _made(app, config, config.model).submit(task, placing_of(how)))
+        show_submitted(cli, await _made(app, config).submit(task, placing_of(how)))
     return 0
 
 
@@ -95,7 +95,7 @@ async def _agent(
         raise no_model()
     view = View(cli.output, stream=stream)
     async with cli.open() as app:
-        made = _made(app, config, config.model)
+        made = _made(app, config)
         with cli.interrupted_by(_suspending(app, view)):
             outcome: AgentOutcome
             if continued is None:
@@ -135,17 +135,19 @@ def _show(cli: CliContext, view: View, result: Any) -> int:
     return 0
 
 
-def _made(app: Spindle, config: AgentConfig, model: str) -> Agent:
+def _made(app: Spindle, config: AgentConfig) -> Agent:
     from spindle.agents.agent import Agent
 
+    assert config.model is not None
     return Agent(
         app,
-        model,
+        [config.model, *config.others],
         instructions=config.instructions,
         tools=config.tools,
         approve=config.approve,
         limits=config.limits.model_dump(exclude_none=True),
         prices=config.prices,
+        context=config.context.model_dump(exclude_none=True),
     )
 
 

@@ -50,7 +50,7 @@ class View:
                 self.has_written = False
             case "tool_result":
                 self._output.aside(_short(_said(event)))
-            case "told":
+            case "told" | "compacted" | "switched":
                 self.end_line()
                 self._output.aside(_short(_said(event)))
                 self.has_written = False
@@ -110,7 +110,7 @@ def _said(event: AgentEvent) -> str:
             return f"→ {event.tool} {to_json(event.arguments, default=str).decode()}"
         case "tool_result":
             return f"{'←' if event.outcome == 'ok' else '✗'} {event.tool}: {event.text or ''}"
-        case "told":
+        case "told" | "compacted" | "switched":
             return f"! {event.text or ''}"
         case "thought":
             return f"({event.text or ''})"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from spindle.domain.json_schema import is_object
 
 
 class AgentLimits(BaseModel):
@@ -21,6 +25,21 @@ class AgentLimits(BaseModel):
     failures: int | None = Field(default=None, gt=0, description="failures of a tool in a row")
     repeats: int | None = Field(default=None, gt=0, description="the same call in a row")
     request: float | None = Field(default=None, gt=0, description="seconds for one answer of the model")
+    conclude: bool | None = Field(default=None, description="a last answer at a limit that ends the run")
+
+
+class AgentContext(BaseModel):
+    """The room that an agent's conversation has, as in `spindle.agents.context`, whose defaults apply."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: int | None = Field(default=None, gt=0, description="of a request, before parts are left out")
+    compact: Literal["drop", "summarise", "off"] | None = Field(
+        default=None, description="what happens to older parts"
+    )
+    keep: int | None = Field(default=None, gt=0, description="the newest turns, which stay as they are")
+    pin: tuple[str, ...] | None = Field(default=None, description="patterns of tools whose results stay")
+    cache: bool | None = Field(default=None, description="mark what a provider may cache")
 
 
 class AgentConfig(BaseModel):
@@ -29,13 +48,33 @@ class AgentConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(default=None, min_length=1, description="`provider:name`")
+    models: tuple[str, ...] = Field(
+        default=(), description="models, each asked where the one before it fails; instead of `model`"
+    )
     instructions: str = Field(default="", description="instructions for the model, before every task")
     tools: tuple[str, ...] = Field(default=(), description="patterns over names of tools; none: all")
     approve: tuple[str, ...] = Field(
         default=("destructive",), description="patterns of tools whose calls a person must allow"
     )
     limits: AgentLimits = AgentLimits()
+    context: AgentContext = AgentContext()
     prices: dict[str, tuple[float, float]] = Field(
         default_factory=dict[str, tuple[float, float]],
         description="by model, US dollars for a million tokens of input and of output",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_of_models(cls, given: Any) -> Any:
+        models: Any = given.get("models") if is_object(given) else None
+        if not is_object(given) or not isinstance(models, list | tuple) or not models:
+            return given
+        first: Any = models[0]
+        if given.get("model") not in (None, first):
+            raise ValueError("give either `model` or `models`, not both")
+        return {**given, "model": first}
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The models that are asked where the first one fails."""
+        return self.models[1:] if self.models[:1] == (self.model,) else ()

@@ -163,6 +163,6 @@ class RunControl:
 
         record = await self._app.agents.record(run.id)
         job = forked(record, step, message)
-        await self._app.agents.model_of(job.agent)
+        await self._app.agents.models_of(job.agent)
         options = CallOptions(principal)
         return await self._app.runner.begin("agent", job.agent.name, job.to_dict(), options, id=job.run)

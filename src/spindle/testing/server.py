@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 MAX_BODY = 64 * 1024 * 1024
+CHARACTERS_OF_A_TOKEN = 4
 KEY = "scripted"
 MODELS = ("scripted", "gpt-scripted", "claude-scripted")
 
@@ -53,6 +54,8 @@ class ModelServer:
             raise TypeError("give turns, or a function as `reply`, not both")
         self.requests: list[ModelRequest] = []
         """The requests that were received, the oldest first, without keys."""
+        self.counted: list[int] = []
+        """The answers to requests to count tokens, a quarter of their characters, the oldest first."""
         self._script: deque[Scripted | Reply] = deque()
         self._reply = reply
         self._scripted = 0
@@ -163,11 +166,22 @@ class ModelServer:
 
             return Route(path, endpoint, methods=["POST"])
 
+        async def count(request: Request) -> Response:
+            from starlette.responses import JSONResponse
+
+            body = await _body(request)
+            if isinstance(body, str):
+                return JSONResponse({"error": {"message": body}}, 400)
+            self.counted.append(len(to_json(body)) // CHARACTERS_OF_A_TOKEN)
+            return JSONResponse({"object": "response.input_tokens", "input_tokens": self.counted[-1]})
+
         return Starlette(
             routes=[
                 route("/v1/chat/completions", ChatCompletions()),
                 route("/v1/responses", Responses()),
                 route("/v1/messages", Messages()),
+                Route("/v1/responses/input_tokens", count, methods=["POST"]),
+                Route("/v1/messages/count_tokens", count, methods=["POST"]),
                 Route("/v1/models", _models, methods=["GET"]),
                 Route("/v1/models/{model:path}", _models, methods=["GET"]),
             ]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from spindle.domain.json_schema import is_object
+from spindle.domain.json_schema import is_array, is_object
 
 
 class AgentLimits(BaseModel):
@@ -66,13 +66,11 @@ class AgentConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _first_of_models(cls, given: Any) -> Any:
-        models: Any = given.get("models") if is_object(given) else None
-        if not is_object(given) or not isinstance(models, list | tuple) or not models:
+        if not is_object(given) or not is_array(models := given.get("models")) or not models:
             return given
-        first: Any = models[0]
-        if given.get("model") not in (None, first):
+        if given.get("model") not in (None, models[0]):
             raise ValueError("give either `model` or `models`, not both")
-        return {**given, "model": first}
+        return {**given, "model": models[0]}
 
     @property
     def others(self) -> tuple[str, ...]:

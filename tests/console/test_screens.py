@@ -216,6 +216,9 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
         "/calls/{key}": {"key": key},
         "/sources/{name}": {"name": "tools"},
         "/waiting/{token}": {"token": "nothing"},
+        "/tools/{name}/try": {"name": "look"},
+        "/runs/{id}": {"id": "nothing"},
+        "/runs/{id}/compare": {"id": "nothing"},
     }
     pages = Pages()
     missing: set[tuple[str, str]] = set()
@@ -239,6 +242,8 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
     # What does not wait, the owner's call for another, and what nobody here can examine.
     assert missing == {
         ("/waiting/{token}", "local"), ("/waiting/{token}", "ann"), ("/calls/{key}", "ann"),
+        ("/runs/{id}", "local"), ("/runs/{id}", "ann"),
+        ("/runs/{id}/compare", "local"), ("/runs/{id}/compare", "ann"),
         ("/health/examined", "local"),
     }  # fmt: skip
 

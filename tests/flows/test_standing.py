@@ -137,8 +137,8 @@ def test_the_picture_says_each_state_in_words_and_signs() -> None:
     space = "{http://www.w3.org/2000/svg}"
     groups = [group.get("class") for group in root.iter(f"{space}g") if "state" in (group.get("class") or "")]
     assert sorted(groups) == ["state done", "state failed", "state skipped", "state skipped"]
-    links = {link.get("href"): link.get("aria-label") for link in root.iter(f"{space}a")}
-    assert links["#node-one"] == "one: done after 0.50 s"
+    links = {link.get("href"): link.findtext(f"{space}g/{space}title") for link in root.iter(f"{space}a")}
+    assert links["#node-one"] == "one\nt.one\ndone after 0.50 s"
     assert set(links) == {"#node-one", "#node-two"}
     assert len(list(root.iter(f"{space}circle"))) == 1 + 4  # the beginning, and a sign for each
     assert ElementTree.fromstring(flow_picture(definition)).get("role") == "img"

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.output import plural
-from spindle.cli.trace_items import MANY, group_name
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.flows.trace_items import MANY, group_name
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output

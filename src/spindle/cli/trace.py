@@ -12,7 +12,7 @@ import click
 from spindle.cli.completion import complete_run
 from spindle.cli.context import CliContext, command
 from spindle.cli.output import plural
-from spindle.cli.trace_items import MANY, NAMED, ItemGroup, chosen, group_name, grouped
+from spindle.flows.trace_items import MANY, NAMED, ItemGroup, chosen, group_name, grouped
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject

@@ -8,12 +8,24 @@ from __future__ import annotations
 from typing import Final
 
 from spindle.console.screen import NavEntry, Screen
-from spindle.console.screens import access, calls, find, health, overview, sources, tools, waiting
+from spindle.console.screens import (
+    access,
+    calls,
+    find,
+    health,
+    overview,
+    runs,
+    sources,
+    tools,
+    trying,
+    waiting,
+)
 
 PLACES: Final = (
     NavEntry("overview", "Overview", ""),
     NavEntry("tools", "Tools", "/tools"),
     NavEntry("sources", "Sources", "/sources"),
+    NavEntry("runs", "Runs", "/runs"),
     NavEntry("calls", "Calls", "/calls"),
     NavEntry("waiting", "Waiting", "/waiting"),
     NavEntry("access", "Access", "/access"),
@@ -23,7 +35,9 @@ PLACES: Final = (
 SCREENS: Final[tuple[Screen, ...]] = (
     *overview.SCREENS,
     *tools.SCREENS,
+    *trying.SCREENS,
     *sources.SCREENS,
+    *runs.SCREENS,
     *calls.SCREENS,
     *waiting.SCREENS,
     *access.SCREENS,

@@ -89,6 +89,8 @@ class CallView:
     traceback: str
     result: str
     parent: str | None
+    run: str | None
+    trace: str | None
     sees_tool: bool
 
 
@@ -110,6 +112,8 @@ async def call(look: Look) -> CallView:
         traceback,
         _result(record),
         record.parent,
+        record.run,
+        record.trace,
         look.sees(record.tool),
     )
 

@@ -140,7 +140,7 @@ async def tool(look: Look) -> ToolView:
         list(_outline(parameters(found.input_schema))),
         shown_json(found.input_schema),
         shown_json(found.output_schema) if found.output_schema is not None else "",
-        list(_promises(found.hints)),
+        list(promises(found.hints)),
         copied(found, sample_arguments(found), base, served_names([found.name], config.names)[found.name]),
         [call_line(record) for record in recent],
         groups,
@@ -160,7 +160,8 @@ def _outline(items: Sequence[Parameter], depth: int = 0) -> list[Field]:
     return found
 
 
-def _promises(hints: Hints) -> list[tuple[str, str]]:
+def promises(hints: Hints) -> list[tuple[str, str]]:
+    """Returns the colour and words of what a tool promises about its effects."""
     found: list[tuple[str, str]] = []
     if hints.read_only:
         found.append(("good", "read-only"))

@@ -159,7 +159,7 @@
       if (element.dataset.shows) showOnce(element, answer[element.dataset.shows]);
       const consent = "connect" in element.dataset && answer?.consents?.[0]?.url;
       if (consent && /^https?:/.test(consent)) { location.assign(consent); return; }
-      if (element.dataset.go) location.assign(element.dataset.go.replace("{name}", encodeURIComponent(answer?.name ?? "")));
+      if (element.dataset.go) location.assign(element.dataset.go.replace("{name}", encodeURIComponent(answer?.name ?? "")).replace("{run}", encodeURIComponent(answer?.run ?? "")));
       else if (element.dataset.live) changed(element.dataset.live.split(" "));
     } catch (error) {
       if (said) { said.textContent = error.message; said.hidden = false; said.focus?.(); }

@@ -220,8 +220,7 @@ def _draw_node(
         )
     if mark.link is None or inner is not None:  # a link holds no other
         return "".join([*parts, "</g>\n"])
-    label = _escaped(f"{node.id}: {mark.words}")
-    return f'<a href="{_escaped(mark.link)}" aria-label="{label}">{"".join(parts)}</g></a>\n'
+    return f'<a href="{_escaped(mark.link)}">{"".join(parts)}</g></a>\n'
 
 
 def _draw_line(line: Line, is_error: bool, is_beside: bool) -> str:

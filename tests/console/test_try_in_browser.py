@@ -193,6 +193,7 @@ async def test_a_run_is_coloured_while_it_runs_and_run_again_from_a_node(rest: R
         (rest.root / "tools" / "summarise").touch()
         await page.locator(".state.done", has_text="short").wait_for()
         await page.locator("#run").get_by_text("done", exact=True).first.wait_for()
+        await page.locator("#run-result .result pre", has_text="the").wait_for()
         await other.get_by_text("the ", exact=False).first.wait_for()
         # A run of the flow itself is repeated from a node, without what was before it.
         assert rest.spindle("run", "digest").returncode == 0

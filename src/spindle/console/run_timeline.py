@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.console.call_lines import shown_json
 from spindle.console.differences import Pair, side_by_side
+from spindle.console.rendering import seconds
 from spindle.flows.standing import node_of
 from spindle.flows.trace_items import ItemGroup, chosen, grouped
 
@@ -118,7 +119,7 @@ def _chosen(nodes: Sequence[NodeEvent], wanted: str) -> ChosenNode | None:
     event = found[-1]
     facts = {
         "Tool": event.tool or "",
-        "Took": f"{event.duration:.2f} s",
+        "Took": seconds(event.duration),
         "Attempts": str(event.attempts) if event.attempts > 1 else "",
         "Leads on by": event.action or "",
         "Branch": event.branch or "",

@@ -38,7 +38,7 @@
   function table(rows) {
     const columns = [...new Set(rows.slice(0, ROWS).flatMap((row) => Object.keys(row)))].slice(0, COLUMNS);
     const cells = (row) => columns.map((column) => make("td", { class: typeof row[column] === "number" ? "number" : "", text: Object.hasOwn(row, column) ? brief(row[column]) : "" }));
-    const element = make("table", { class: "wide" }, make("thead", {}, make("tr", {}, ...columns.map((column) => make("th", { scope: "col", text: shown(column).slice(0, 80) })))),
+    const element = make("table", { class: "wide" }, make("thead", {}, make("tr", {}, ...columns.map((column) => make("th", { scope: "col", class: rows.slice(0, ROWS).some((row) => typeof row[column] === "number") ? "number" : "", text: shown(column).slice(0, 80) })))),
       make("tbody", {}, ...rows.slice(0, ROWS).map((row) => make("tr", {}, ...cells(row)))));
     const more = rows.length > ROWS ? make("p", { class: "muted small", text: `The first ${ROWS} of ${rows.length.toLocaleString()} rows.` }) : null;
     return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows of the result" }, element, more);
@@ -92,5 +92,9 @@
     if (details && body.details.structured) show(details, { structured: body.details.structured });
   }
   Object.assign(window.spindle, { showResult: show, showProblem: problem });
-  for (const place of document.querySelectorAll("[data-result]")) show(place, JSON.parse(place.querySelector("[data-value]").value));
+  function showAll() {
+    for (const given of document.querySelectorAll("[data-result] > [data-value]")) show(given.parentElement, JSON.parse(given.value));
+  }
+  document.addEventListener("htmx:after:swap", showAll);
+  showAll();
 })();

@@ -23,6 +23,7 @@ BENCH_READY    := .venv-bench/.ready
 PUBLISH_READY  := .venv-publish/.ready
 PROXY_READY    := .venv-bench/proxy/.ready
 PFLOW_READY    := .venv-bench/pflow/.ready
+PREFECT_READY  := .venv-bench/prefect/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -121,7 +122,7 @@ format: check-ready ## format the code and apply the safe fixes
 	@.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: dist
@@ -218,6 +219,12 @@ $(PFLOW_READY): requirements/bench-pflow.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/pflow)
 	@$(call say,installing the measured runner of flows into .venv-bench/pflow)
 	@$(INSTALL) .venv-bench/pflow --no-deps -r requirements/bench-pflow.txt
+	@touch $@
+
+$(PREFECT_READY): requirements/bench-prefect.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/prefect)
+	@$(call say,installing the measured workflow engine into .venv-bench/prefect)
+	@$(INSTALL) .venv-bench/prefect --no-deps -r requirements/bench-prefect.txt
 	@touch $@
 
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)

@@ -253,10 +253,11 @@ class RunsIn:
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._take(id, _is_free, owner, lease, now)
 
-    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
-        return await self._take(
-            id, lambda run: run.turn == turn and run.status in ("queued", "running"), owner, lease, now
-        )
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> Run | None:
+        def may(run: Run) -> bool:
+            return run.turn == turn and run.status in ("queued", "running")
+
+        return await self.run(id) if await self._take(id, may, owner, lease, now) else None
 
     async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._take(id, lambda run: run.status in ("failed", "cancelled"), owner, lease, now)

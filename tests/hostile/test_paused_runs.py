@@ -124,6 +124,7 @@ async def test_runs_that_wait_cost_nothing(tmp_path: Path, server: PostgresServe
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_a_thousand_runs_wait_for_an_hour(
     tmp_path: Path, server: PostgresServer, figures: Figures
 ) -> None:

@@ -65,6 +65,7 @@ async def test_a_schedule_of_every_second_on_three_workers_ticks_once_a_second(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_a_minute_of_ticks_with_workers_that_die(
     tmp_path: Path, postgres_url: str, figures: Figures
 ) -> None:

@@ -6,19 +6,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
-import httpx2
 import pytest
 
-import spindle
 from servers.running import PATIENCE
-from servers.serving import served
-from spindle.app import Spindle
-from spindle.cli.served_console import make_console
+from servers.signed_in import SignedIn
+from servers.signed_in import signed_in as entered
 from spindle.console.screens import SCREENS
-from spindle.domain.serve import ServeConfig
-from spindle.serving.access import ServingAccess
 
 TOOLS = """
 from spindle import tool
@@ -35,34 +29,17 @@ def delete(name: str) -> str:
 """
 
 
-class SignedIn(NamedTuple):
-    """A browser with a session, without its scripts."""
-
-    app: Spindle
-    client: httpx2.AsyncClient
-    mark: dict[str, str]
+FLOW = "nodes:\n- {id: say, tool: echo, params: {text: hello}}\n"
 
 
 @pytest.fixture
 async def signed_in(tmp_path: Path) -> AsyncIterator[SignedIn]:
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "t.py").write_text(TOOLS)
+    for folder, name, text in (("tools", "t.py", TOOLS), ("flows", "greet.yaml", FLOW)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
     (tmp_path / "spindle.toml").write_text('[sources.tools]\napprove = "delete"\n')
-    access = ServingAccess.of(ServeConfig(port=0, console=True), {})
-    async with spindle.open(tmp_path) as app:
-        await app.sync()
-        console = make_console(app, access, with_api=True)
-        assert access.sessions is not None
-        async with served(app, access=access, console=console) as url:
-            origin = url.removesuffix("/mcp")
-            async with httpx2.AsyncClient(base_url=origin, timeout=PATIENCE) as client:
-                code = await access.sessions.new_link()
-                entered = await client.post("/console/enter", data={"code": code}, headers={"origin": origin})
-                assert entered.status_code == 303
-                page = (await client.get("/console")).text
-                found = re.search(r'name="csrf" content="(\w{32})"', page)
-                assert found is not None
-                yield SignedIn(app, client, {"x-spindle-csrf": found[1]})
+    async with entered(tmp_path) as found:
+        yield found
 
 
 async def test_every_screen_is_a_page(signed_in: SignedIn) -> None:
@@ -72,9 +49,10 @@ async def test_every_screen_is_a_page(signed_in: SignedIn) -> None:
     (pause,) = await app.pauses()
     key = (await app.history())[0].key
     named = {"/tools/{name}": "echo", "/sources/{name}": "tools", "/calls/{key}": key,
-             "/waiting/{token}": pause.token}  # fmt: skip
+             "/waiting/{token}": pause.token, "/flows/{file:path}": "greet.yaml",
+             "/flows/{file:path}/edit": "greet.yaml"}  # fmt: skip
     for screen in SCREENS:
-        path = re.sub(r"\{\w+\}", named.get(screen.path, ""), screen.path)
+        path = re.sub(r"\{[\w:]+\}", named.get(screen.path, ""), screen.path)
         page = await client.get(f"/console{path}")
         assert page.status_code == 200, path
         # What the field for searching and the button for examining show is no page of its own.

@@ -219,7 +219,12 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
         "/tools/{name}/try": {"name": "look"},
         "/runs/{id}": {"id": "nothing"},
         "/runs/{id}/compare": {"id": "nothing"},
+        "/flows/{file:path}": {"file": "greet.yaml"},
+        "/flows/{file:path}/edit": {"file": "greet.yaml"},
     }
+    flows = app.flows.library.folder
+    flows.mkdir()
+    (flows / "greet.yaml").write_text("nodes:\n- {id: a, tool: look, params: {word: hi}}\n")
     pages = Pages()
     missing: set[tuple[str, str]] = set()
     for screen in SCREENS:
@@ -244,7 +249,7 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
         ("/waiting/{token}", "local"), ("/waiting/{token}", "ann"), ("/calls/{key}", "ann"),
         ("/runs/{id}", "local"), ("/runs/{id}", "ann"),
         ("/runs/{id}/compare", "local"), ("/runs/{id}/compare", "ann"),
-        ("/health/examined", "local"),
+        ("/health/examined", "local"), ("/flows/{file:path}", "ann"),
     }  # fmt: skip
 
 

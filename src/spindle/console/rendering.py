@@ -84,6 +84,16 @@ def in_path(name: str) -> str:
     return quote(name, safe="")
 
 
+def in_path_below(name: str) -> str:
+    """Returns a name with folders as parts of a path."""
+    return quote(name, safe="/")
+
+
+def whole_text(value: str) -> Markup:
+    """Returns a text for a field in which it is edited: whole, and as it is."""
+    return escape(value)
+
+
 def json_text(value: Any) -> str:
     """Returns a value as JSON that a person reads: nothing of it is unseen."""
     return visible_json(json.dumps(value, ensure_ascii=False, indent=2, default=str))
@@ -134,6 +144,8 @@ def environment() -> Environment:
         "bytes": in_bytes,
         "when": when,
         "path": in_path,
+        "path_below": in_path_below,
+        "data_text": whole_text,
         "json": json_text,
         "data": json_data,
     }

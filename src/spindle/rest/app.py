@@ -29,6 +29,7 @@ from spindle.listening.response import Response
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
+from spindle.rest.flow_runs import FlowRuns
 from spindle.rest.forms import answer, wanted
 from spindle.rest.paused import PATH, StoredCall, look_at, result_of
 from spindle.rest.pauses import PausesApi
@@ -96,6 +97,7 @@ def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route(f"{PATH}/openapi.json", "GET", api.people.document),
         api.route(f"{PATH}/{{run}}", "GET", api.run),
         api.route("/sources/{name}/connect", "POST", api.connect),
+        api.route("/flows/{name}/runs", "POST", api.flow_runs.begin),
         api.route("/pauses", "GET", api.people.listed),
         api.route("/pauses/{token}", "POST", api.people.answer),
         api.route(PATH, "GET", api.runs.listed),
@@ -121,6 +123,7 @@ class _Api:
         self._connect = ConnectTools(spindle, access)
         self.people = PausesApi(spindle, access, self._arguments)
         self.runs = RunsApi(spindle, access, self._arguments)
+        self.flow_runs = FlowRuns(spindle, access, self._arguments)
 
     def route(self, path: str, method: str, handle: Callable[[Request], Awaitable[Response]]) -> Route:
         """Has requests handled, each in a span of its own. Turns every error into a response."""

@@ -67,6 +67,18 @@ def document(url: str, *, wants_token: bool) -> JsonObject:
         "servers": [{"url": url}],
         "paths": {
             **paths(_operation, _named),
+            "/flows/{name}/runs": {
+                "parameters": [_named("name")],
+                "post": {
+                    **_operation(
+                        "runFlow",
+                        "Begins a run of a saved flow, with its inputs as the body. It goes on by itself.",
+                        {"type": "object", "properties": {"run": {"type": "string"}}},
+                        "202",
+                    ),
+                    "requestBody": {"content": {JSON: {"schema": {"type": "object"}}}},
+                },
+            },
             "/pauses": {
                 "get": _operation(
                     "listPauses",

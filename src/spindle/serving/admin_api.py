@@ -14,13 +14,14 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from spindle.domain.audit import AuditFilter
-from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.section import Section
 from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.response import Response
 from spindle.serving.admin_document import document
+from spindle.serving.admin_request import AdminRequest
 from spindle.serving.administration import Administration, Administrator, administered
-from spindle.serving.problems import body_of, of_error, problem, respond
+from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from spindle.domain.access_entry import AccessKind
     from spindle.domain.serve import ServeConfig
     from spindle.serving.access import ServingAccess
+    from spindle.serving.flow_admin import FlowAdmin
 
-MAX_BODY: Final = 64 * 1024
 MAX_PAGE: Final = 1000
 
-Handler = Callable[["_Asked"], Awaitable[Any]]
+Handler = Callable[[AdminRequest], Awaitable[Any]]
 
 
 class _NewToken(Section):
@@ -57,36 +58,6 @@ class _NewToken(Section):
             ) from None
 
 
-class _Asked:
-    """A request of an administrator."""
-
-    def __init__(self, request: Request, by: Administrator, name: str) -> None:
-        self.request = request
-        self.by = by
-        self.name = name
-        self.query: QueryParams = request.query_params
-
-    @property
-    def has_body(self) -> bool:
-        """True if something was sent."""
-        headers = self.request.headers
-        return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-
-    async def body(self) -> JsonObject:
-        """The object that was sent."""
-        data = await body_of(self.request, MAX_BODY)
-        kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise InvalidArgumentsError("the body must be JSON", hint="send Content-Type: application/json")
-        try:
-            found = from_json(data)
-        except ValueError as error:
-            raise InvalidArgumentsError(f"the body is not JSON: {error}") from None
-        if not is_object(found):
-            raise InvalidArgumentsError("the body must be a JSON object")
-        return found
-
-
 class AdminApi:
     """Answers the requests of administrators."""
 
@@ -95,6 +66,7 @@ class AdminApi:
         self._spindle = spindle
         self._access = access
         self._root = root
+        self._of_flows: FlowAdmin | None = None
         self._administration = Administration(spindle.store, self._config)
         self._routes: Mapping[tuple[str, str, bool], Handler] = {
             ("GET", "", False): self._index,
@@ -112,6 +84,10 @@ class AdminApi:
             ("POST", "sources", False): self._add_source,
             ("POST", "sources", True): self._change_source,
             ("GET", "sources", True): self._log,
+            ("GET", "flows", False): self._flows("listed"),
+            ("GET", "flows", True): self._flows("read"),
+            ("PUT", "flows", True): self._flows("save"),
+            ("POST", "flows", True): self._flows("judge"),
             ("GET", "audit", False): self._audit,
         }
 
@@ -151,14 +127,14 @@ class AdminApi:
             raise NotFoundError("there is nothing here", hint=f"GET {self._root} lists what there is")
         client = request.client
         by = Administrator(principal.id, "http", client.host if client else "")
-        answer = await route(_Asked(request, by, name))
+        answer = await route(AdminRequest(request, by, name))
         if request.method != "GET" and self._access.look_for_changes is not None:
             await self._access.look_for_changes()  # so that it is in force by the time of the answer
         if isinstance(answer, Response):
             return answer
         return Response(to_json(answer, default=str), media_type="application/json")
 
-    async def _index(self, _: _Asked) -> JsonObject:
+    async def _index(self, _: AdminRequest) -> JsonObject:
         paths = sorted(
             f"{method} {self._root}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
             for method, at, named in self._routes
@@ -167,7 +143,7 @@ class AdminApi:
 
     # --- tokens, groups and quotas
 
-    async def _tokens(self, _: _Asked) -> JsonObject:
+    async def _tokens(self, _: AdminRequest) -> JsonObject:
         now = time.time()
         made = [token.to_dict(now) for token in await self._administration.tokens()]
         written = [
@@ -177,7 +153,7 @@ class AdminApi:
         ]  # fmt: skip
         return {"tokens": [*written, *made]}
 
-    async def _create_token(self, asked: _Asked) -> Response:
+    async def _create_token(self, asked: AdminRequest) -> Response:
         body = await asked.body()
         wanted = _NewToken.checked(body)
         token, text = await self._administration.create_token(
@@ -191,28 +167,28 @@ class AdminApi:
         body = {**token.to_dict(time.time()), "token": text}
         return Response(to_json(body), 201, {"Cache-Control": "no-store"}, "application/json")
 
-    async def _revoke_token(self, asked: _Asked) -> JsonObject:
+    async def _revoke_token(self, asked: AdminRequest) -> JsonObject:
         revoked = await self._administration.revoke_token(asked.by, asked.name)
         return revoked.to_dict(time.time())
 
-    async def _groups(self, _: _Asked) -> JsonObject:
+    async def _groups(self, _: AdminRequest) -> JsonObject:
         made = await self._administration.groups()
         return {"groups": _listed(self._config().groups, made)}
 
-    async def _set_group(self, asked: _Asked) -> JsonObject:
+    async def _set_group(self, asked: AdminRequest) -> JsonObject:
         group = await self._administration.set_group(asked.by, asked.name, await asked.body())
         return {"name": asked.name, **group.model_dump(mode="json")}
 
-    async def _quotas(self, _: _Asked) -> JsonObject:
+    async def _quotas(self, _: AdminRequest) -> JsonObject:
         made = await self._administration.quotas()
         return {"quotas": _listed(self._config().quotas.rules, made)}
 
-    async def _set_quota(self, asked: _Asked) -> JsonObject:
+    async def _set_quota(self, asked: AdminRequest) -> JsonObject:
         quota = await self._administration.set_quota(asked.by, asked.name, await asked.body())
         return {"name": asked.name, **quota.model_dump(mode="json", exclude_defaults=True)}
 
     def _remove(self, kind: AccessKind) -> Handler:
-        async def remove(asked: _Asked) -> JsonObject:
+        async def remove(asked: AdminRequest) -> JsonObject:
             await self._administration.remove(asked.by, kind, asked.name)
             return {"name": asked.name, "removed": True}
 
@@ -220,7 +196,7 @@ class AdminApi:
 
     # --- sources and the audit log
 
-    async def _sources(self, _: _Asked) -> JsonObject:
+    async def _sources(self, _: AdminRequest) -> JsonObject:
         catalog = self._spindle.catalog
         states = await catalog.states()
         found: list[JsonObject] = []
@@ -236,10 +212,10 @@ class AdminApi:
             })  # fmt: skip
         return {"sources": found}
 
-    async def _document(self, _: _Asked) -> JsonObject:
+    async def _document(self, _: AdminRequest) -> JsonObject:
         return document()
 
-    async def _add_source(self, asked: _Asked) -> Response:
+    async def _add_source(self, asked: AdminRequest) -> Response:
         from spindle.serving.source_changes import add_sources, require_owner, tables_of
 
         principal = self._access.principal(asked.request.scope)
@@ -250,7 +226,7 @@ class AdminApi:
         body = {"name": next(iter(tables)), "sources": reports}
         return Response(to_json(body, default=str), 201, media_type="application/json")
 
-    async def _change_source(self, asked: _Asked) -> JsonObject:
+    async def _change_source(self, asked: AdminRequest) -> JsonObject:
         name, verb = self._source(asked, ("sync", "reconnect"))
         if verb == "reconnect":
             await self._spindle.catalog.connections.close_source(name)
@@ -263,12 +239,22 @@ class AdminApi:
         self._did(asked, "source.sync", name)
         return report.to_dict()
 
-    async def _log(self, asked: _Asked) -> JsonObject:
+    async def _log(self, asked: AdminRequest) -> JsonObject:
         name, _ = self._source(asked, ("log",))
         sessions = self._spindle.catalog.connections.sessions(name)
         return {"name": name, "log": [session.log() for session in sessions if session.log is not None]}
 
-    def _source(self, asked: _Asked, verbs: tuple[str, ...]) -> tuple[str, str]:
+    def _flows(self, verb: str) -> Handler:
+        async def handle(asked: AdminRequest) -> Any:
+            if self._of_flows is None:  # most servers are never asked
+                from spindle.serving.flow_admin import FlowAdmin
+
+                self._of_flows = FlowAdmin(self._spindle, self._access, self._did)
+            return await getattr(self._of_flows, verb)(asked)
+
+        return handle
+
+    def _source(self, asked: AdminRequest, verbs: tuple[str, ...]) -> tuple[str, str]:
         """The source that a path names, and what is wanted of it."""
         name, _, verb = asked.name.rpartition("/")
         if verb not in verbs:
@@ -276,11 +262,11 @@ class AdminApi:
         self._spindle.catalog.sources.table(name)
         return name, verb
 
-    def _did(self, asked: _Asked, action: str, target: str) -> None:
+    def _did(self, asked: AdminRequest, action: str, target: str) -> None:
         if self._access.audit is not None:
             self._access.audit.did(self._access.principal(asked.request.scope), action, target)
 
-    async def _audit(self, asked: _Asked) -> JsonObject:
+    async def _audit(self, asked: AdminRequest) -> JsonObject:
         given = asked.query
         known = ("principal", "action", "target", "allowed", "since", "until", "limit", "after")
         for name in given:

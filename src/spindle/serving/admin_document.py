@@ -55,6 +55,26 @@ REQUESTS: Final[dict[str, tuple[str, JsonObject | None]]] = {
     "POST /admin/v1/sources/{name}/reconnect": ("Ends its sessions; the next call opens new ones.", None),
     "GET /admin/v1/sources/{name}/log": ("The last lines that its program wrote to stderr.", None),
     "POST /sources/{name}/connect": ("Asks whoever calls for the consent that a source wants.", None),
+    "GET /admin/v1/flows": ("The files of saved flows.", None),
+    "GET /admin/v1/flows/{name}": ("The text of a flow's file, with its version and its problems.", None),
+    "PUT /admin/v1/flows/{name}": (
+        "Saves a flow's file. `version` is that of the text that was changed; without it the file has to be"
+        " new. A text with errors is saved only with `anyway`. Only for the owner of the workspace.",
+        {"text": _TEXT, "version": _TEXT, "anyway": {"type": "boolean"}},
+    ),
+    "POST /admin/v1/flows/check": (
+        "Finds the problems of a text that is not saved, by their lines.",
+        {"text": _TEXT, "format": {"enum": ["yaml", "json"]}, "file": _TEXT},
+    ),
+    "POST /admin/v1/flows/draw": (
+        "Draws such a text, as SVG without styles.",
+        {"text": _TEXT, "format": {"enum": ["yaml", "json"]}},
+    ),
+    "POST /admin/v1/flows/draft": (
+        "Finds a saved flow that does what the words say, or has the model of the settings write one. Nothing"
+        " is saved or run.",
+        {"words": _TEXT, "new": {"type": "boolean", "description": "Write one, even if a saved one fits."}},
+    ),
     "GET /admin/v1/audit": ("The audit log.", None),
 }
 

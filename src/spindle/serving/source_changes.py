@@ -22,13 +22,14 @@ _KEYS: Final = frozenset({"name", "arguments", "pinned", "env", "headers", *_WAY
 MAX_ADDED: Final = 50
 
 
-def require_owner(principal: Principal) -> None:
+def require_owner(principal: Principal, what: str = "add sources") -> None:
     """Raises PermissionDeniedError for anybody but the owner of the workspace. A source may be a program, and
-    whoever may add one can run what they like as the owner; a token for the admin API is no such right."""
+    whoever may add one can run what they like as the owner; a token for the admin API is no such right. Nor
+    is it one to change a flow, which others run with their rights."""
     if principal.id != LOCAL.id or not principal.admin:
         raise PermissionDeniedError(
-            "only the owner of the workspace may add sources",
-            hint="the owner signs in with a link from the terminal, or adds it there",
+            f"only the owner of the workspace may {what}",
+            hint="the owner signs in with a link from the terminal, or does it there",
         )
 
 

@@ -28,7 +28,7 @@ def add_source(
 ) -> None:
     """Adds `[sources.NAME]` at the end of the file, or in place of the table that it replaces. `own_text` is
     the text of the file that the table names as `file`; both are written, or none."""
-    with _locked(file):
+    with locked(file):
         before, data = _read(file)
         known = _sources_in(data, file)
         own = file.parent / table["file"] if own_text is not None else None
@@ -51,7 +51,7 @@ def add_source(
 
 def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> None:
     """Sets `key = { … }` in [sources.NAME] and leaves everything else as it is."""
-    with _locked(file):
+    with locked(file):
         before, data = _read(file)
         known = _sources_in(data, file)
         if name not in known:
@@ -64,7 +64,7 @@ def add_table(file: Path, name: str, table: Mapping[str, Any]) -> None:
     """Adds `[NAME]` at the end of the file, which must not have one."""
     import tomlkit
 
-    with _locked(file):
+    with locked(file):
         before, data = _read(file)
         if name in data:
             raise ConfigurationError(f"{file} already has [{name}]", hint="change it by hand")
@@ -77,7 +77,7 @@ def add_table(file: Path, name: str, table: Mapping[str, Any]) -> None:
 
 def remove_source(file: Path, name: str) -> bool:
     """Removes a source from the file. Returns False if the file has no such source."""
-    with _locked(file):
+    with locked(file):
         before, data = _read(file)
         if name not in _sources_in(data, file):
             return False
@@ -275,7 +275,7 @@ def replace_file(file: Path, text: str, *, private: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def _locked(file: Path) -> Generator[None]:
+def locked(file: Path) -> Generator[None]:
     """Locks the file against other Spindle processes. The lock is a file beside it that is never removed:
     otherwise a third process could lock a new one of the same name."""
     import fcntl

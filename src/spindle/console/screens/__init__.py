@@ -12,6 +12,7 @@ from spindle.console.screens import (
     access,
     calls,
     find,
+    flows,
     health,
     overview,
     runs,
@@ -28,6 +29,7 @@ PLACES: Final = (
     NavEntry("runs", "Runs", "/runs"),
     NavEntry("calls", "Calls", "/calls"),
     NavEntry("waiting", "Waiting", "/waiting"),
+    NavEntry("flows", "Flows", "/flows"),
     NavEntry("access", "Access", "/access"),
     NavEntry("health", "Health", "/health"),
 )
@@ -38,6 +40,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *trying.SCREENS,
     *sources.SCREENS,
     *runs.SCREENS,
+    *flows.SCREENS,
     *calls.SCREENS,
     *waiting.SCREENS,
     *access.SCREENS,

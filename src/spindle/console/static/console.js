@@ -278,5 +278,5 @@
   });
 
   showTimes();
-  window.spindle = { api, toast, changed };
+  window.spindle = { api, toast, changed, confirmed };
 })();

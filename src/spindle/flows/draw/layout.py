@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from spindle.errors import FlowError
 from spindle.flows.check.graph import Graph
 
 GAP_X: Final = 36.0
@@ -15,6 +16,8 @@ GAP_Y: Final = 60.0
 LANE: Final = 22.0
 """The distance between two parallel lines."""
 SWEEPS: Final = 8
+MAX_PLACES: Final = 5000
+"""Places of lines in the layers that they pass. So many take about three seconds, and nobody reads them."""
 
 Point = tuple[float, float]
 Key = str | tuple[int, int]
@@ -47,7 +50,7 @@ def laid_out(
     graph: Graph, sizes: Mapping[str, tuple[float, float]], labels: Mapping[tuple[str, str], float]
 ) -> Layout:
     """Returns the layout of a flow. `sizes` are those of the boxes; `labels` the width of the text on the
-    line between two nodes."""
+    line between two nodes. Raises FlowError for one that is too large."""
     return _Placing(graph, sizes, labels).layout()
 
 
@@ -65,6 +68,12 @@ class _Placing:
         self._ranks = dict.fromkeys(order, 0)
         for source, target in sorted(self._forward, key=lambda pair: place[pair[0]]):
             self._ranks[target] = max(self._ranks[target], self._ranks[source] + 1)
+        passed = sum(self._ranks[target] - self._ranks[source] for source, target in self._forward)
+        if passed + len(self._loops) > MAX_PLACES:
+            raise FlowError(
+                f"the flow has {len(pairs)} lines between {len(order)} nodes, too many to be drawn",
+                hint="put parts of it into flows of their own",
+            )
         self._layers: list[list[Key]] = [[] for _ in range(max(self._ranks.values(), default=0) + 1)]
         for id in order:
             self._layers[self._ranks[id]].append(id)

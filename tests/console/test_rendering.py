@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from spindle.console import charts
 from spindle.console.glances import COLUMNS, glance
 from spindle.console.icons import NAMES, icon
+from spindle.console.live import CROWD
 from spindle.console.paging import page_of
 from spindle.console.rendering import LONGEST, Pages, cut, environment, seconds, text, when, with_query
+from spindle.console.shared_parts import SharedParts
 from spindle.console.static_files import files
 from spindle.errors import SpindleError
 from spindle.ports.store import CallTiming
+
+if TYPE_CHECKING:
+    from spindle.console.live import LiveUpdates
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}\u202eevil\x00\x1b[31m"
@@ -159,3 +166,39 @@ def test_files_of_others_are_those_of_npm() -> None:
     assert json.loads((package / "package.json").read_text("utf-8"))["version"] == chosen["version"]
     for name, place in chosen["from"].items():
         assert (folder / name).read_bytes() == (package / place).read_bytes(), name
+
+
+async def test_a_crowd_of_pages_shares_what_it_asks_for_until_something_changes() -> None:
+    class Crowd:
+        pages, changes = CROWD, 0
+
+    crowd, made, may_end = Crowd(), 0, asyncio.Event()
+
+    async def make() -> str:
+        nonlocal made
+        made += 1
+        await may_end.wait()
+        return f"part {made}"
+
+    parts = SharedParts(cast("LiveUpdates", crowd))
+    asked = [asyncio.ensure_future(parts.get("a", make)) for _ in range(5)]
+    await asyncio.sleep(0)
+    asked.pop().cancel()
+    may_end.set()
+    assert set(await asyncio.gather(*asked)) == {"part 1"}
+    assert await parts.get("a", make) == "part 1"
+    assert await parts.get("another", make) == "part 2"
+    crowd.changes += 1
+    assert await parts.get("a", make) == "part 3"
+    crowd.pages = CROWD - 1  # few pages are each made anew
+    assert await parts.get("a", make) == "part 4"
+
+
+def test_each_answer_has_a_nonce_of_its_own() -> None:
+    pages = Pages()
+    shown = pages.rendered("problem.html", "problem", view=SpindleError("x"))
+    one, other = (pages.answer(f"{shown}{pages._mark}") for _ in range(2))
+    nonces = [answer.body.decode().removeprefix(shown) for answer in (one, other)]
+    assert len(set(nonces)) == 2
+    assert pages._mark not in nonces
+    assert f"'nonce-{nonces[0]}'" in one.headers["content-security-policy"]

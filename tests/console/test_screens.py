@@ -119,6 +119,10 @@ async def test_tools_are_searched_and_filtered_and_hidden_ones_are_not_there(app
     assert (listed.total, listed.tags) == (1, [])
     assert [hit.name for hit in await find(looking(app, ANN, {"q": "place order"}))] == []
     assert [hit.path for hit in await find(looking(app, query={"q": "place"}))] == ["/tools/place"]
+    others = [hit.path for hit in await find(looking(app, query={"q": "gone"})) if hit.kind != "tool"]
+    assert others == ["/sources/gone", "/health/settings?q=sources.gone.url"]
+    assert await find(looking(app, ANN, {"q": "gone"})) == []
+    assert "/tools?group=few" in [hit.path for hit in await find(looking(app, query={"q": "few"}))]
 
 
 async def test_a_tools_page_has_its_arguments_its_promises_and_calls_to_copy(app: Spindle) -> None:

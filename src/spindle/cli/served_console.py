@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from typing import TYPE_CHECKING
+
+from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +40,31 @@ def make_console(
 
 
 async def _examined(app: Spindle) -> Sequence[Finding]:
-    """Returns all that `spindle doctor` finds, in its words."""
-    from spindle.cli.findings import DoctorFinding, examine
+    """Returns all that `spindle doctor` finds. In a process of its own: it opens the store as well, and a file
+    of SQLite that one process opens twice and closes once is no longer locked for the other."""
     from spindle.console.examination import Finding
 
-    found: list[DoctorFinding] = []
     settings = app.settings
-    await examine(lambda: settings.reread() if settings.files else settings, (), found.append, lambda _: None)
-    return [Finding(item.level, item.subject, item.message, item.fix) for item in found]
+    command = [sys.executable, "-m", "spindle", "doctor", "--json"]
+    command += ["--trust"] if settings.is_given else []
+    command += ["-w", str(settings.root)] if settings.is_workspace else []
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=settings.root,
+    )
+    try:
+        said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+    try:
+        found = json.loads(said)["findings"]
+    except (ValueError, KeyError, TypeError):
+        raise SpindleError(
+            "the examination came to nothing", hint="`spindle doctor` at the shell says why"
+        ) from None
+    return [Finding(item["level"], item["subject"], item["message"], item["fix"]) for item in found]

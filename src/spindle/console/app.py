@@ -15,6 +15,7 @@ from spindle.console.live import LiveStream, LiveUpdates
 from spindle.console.rendering import Pages
 from spindle.console.screen import Look, Screen
 from spindle.console.screens import PLACES, SCREENS
+from spindle.console.shared_parts import SharedParts
 from spindle.console.static_files import static_file
 from spindle.errors import NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.headers import headers_of
@@ -62,6 +63,7 @@ class Console:
         self._sessions = sessions
         self._pages = Pages()
         self.live = LiveUpdates(app, lambda: access.draining)
+        self._parts = SharedParts(self.live)
         self._open = [
             Route(f"{CONSOLE}/static/{{path:path}}", static_file, methods=["GET"]),
             Route(ENTER, self._show_enter, methods=["GET"]),
@@ -128,9 +130,18 @@ class Console:
             self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params,
             session.is_owner, self._examination,
         )  # fmt: skip
-        view = await screen.view(look)
-        frame = await self._frame(request, principal, session, screen.place)
-        return self._pages.respond(screen.template, _block(request), view=view, look=look, **frame)
+        block = _block(request)
+
+        async def made() -> str:
+            view = await screen.view(look)
+            frame = await self._frame(request, principal, session, screen.place)
+            return self._pages.rendered(screen.template, block, view=view, look=look, **frame)
+
+        if not self._pages.has_block(screen.template, block):
+            return self._pages.answer(await made())
+        who = (principal, session.is_owner)
+        key = (who, request.url.path, tuple(sorted(look.query.items())), block)
+        return self._pages.answer(await self._parts.get(key, made))
 
     async def _frame(
         self, request: Request, principal: Principal, session: BrowserSession, place: str

@@ -41,7 +41,7 @@ def line(values: Sequence[float | None], *, label: str) -> Markup:
             continue
         if len(points) == 1:  # a line of one point would not be seen
             x, y = points[0].split()
-            points.append(f"{float(x) + 0.1:.1f} {y}")
+            points = [f"{float(x) - step / 2:.1f} {y}", f"{float(x) + step / 2:.1f} {y}"]
         if points:
             parts.append(Markup('<path class="line" d="M{}"/>').format("L".join(points)))
         points = []

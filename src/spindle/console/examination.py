@@ -22,6 +22,8 @@ class Finding:
     subject: str
     message: str
     fix: str | None = None
+    path: str = ""
+    """The page where it is mended, below `/console`."""
 
 
 Examine = Callable[[], Awaitable[Sequence[Finding]]]

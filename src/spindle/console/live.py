@@ -25,6 +25,10 @@ logger = logging.getLogger("spindle")
 INTERVAL: Final = 1.0
 HEARTBEAT: Final = 15.0
 MAX_PAGES: Final = 2000
+CROWD: Final = 20
+"""Open pages from which on they share what they ask for again."""
+UNHURRIED: Final = 100
+"""Open pages that are told every `INTERVAL`; more are told less often, as each asks for its part then."""
 _LOOKED_AT: Final = 50
 """Runs of which a change is seen: the newest."""
 
@@ -67,6 +71,8 @@ class LiveUpdates:
         self._watchers: set[Watcher] = set()
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
+        self.changes = 0
+        """Counts the times that pages were told of something: what was made before may be out of date."""
 
     @property
     def pages(self) -> int:
@@ -96,16 +102,23 @@ class LiveUpdates:
     async def _look(self) -> None:
         known = await self._marks()
         while self._watchers:
-            await asyncio.sleep(INTERVAL)
+            await self._rest(INTERVAL * max(len(self._watchers) / UNHURRIED, 1))
             if self._is_stopping():
                 self._close()
                 return
             now = await self._marks()
             changed = {topic for topic, mark in now.items() if known.get(topic) != mark}
             if changed:
+                self.changes += 1
                 for watcher in self._watchers:
                     watcher.tell(changed)
             known |= now
+
+    async def _rest(self, seconds: float) -> None:
+        """Waits, but not once the server stops."""
+        until = asyncio.get_running_loop().time() + seconds
+        while (left := until - asyncio.get_running_loop().time()) > 0 and not self._is_stopping():
+            await asyncio.sleep(min(left, INTERVAL))
 
     async def _marks(self) -> dict[str, Any]:
         """By topic, something that differs after a change. What cannot be read now is left out."""
@@ -117,6 +130,7 @@ class LiveUpdates:
             "runs": self._newest_runs,
             "pauses": self._open_pauses,
             "access": store.access_version,
+            "logs": self._logs,
         }
         for topic, look in looks.items():
             try:
@@ -128,6 +142,16 @@ class LiveUpdates:
     async def _newest_call(self) -> str | None:
         calls = await self._app.store.calls(limit=1)
         return calls[0].key if calls else None
+
+    async def _logs(self) -> dict[str, list[int]]:
+        """The logs of the programs that this process has started, as marks: only their ends are kept."""
+        connections = self._app.catalog.connections
+        found: dict[str, list[int]] = {}
+        for name in self._app.catalog.sources.names:
+            marks = [hash(session.log()) for session in connections.sessions(name) if session.log is not None]
+            if marks:
+                found[name] = marks
+        return found
 
     async def _newest_runs(self) -> tuple[int, list[tuple[str, str, float]]]:
         runs = await self._app.store.runs(limit=_LOOKED_AT)

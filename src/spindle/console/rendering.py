@@ -176,16 +176,29 @@ class Pages:
 
     def __init__(self) -> None:
         self._environment = environment()
+        # Stands in what is rendered for the nonce of each answer; nobody else knows it.
+        self._mark = secrets.token_urlsafe(16)
+
+    def has_block(self, template: str, block: str | None) -> bool:
+        """True if a template has a part of this name."""
+        return block in self._environment.get_template(template).blocks
+
+    def rendered(self, template: str, block: str | None = None, /, **shown: Any) -> str:
+        """Returns a page as text, or one block of it, if it has that."""
+        found = self._environment.get_template(template)
+        given = {**shown, "nonce": self._mark, "hx": Markup('hx-nonce="{}"').format(self._mark)}
+        if block in found.blocks:
+            return "".join(found.blocks[block](found.new_context(given)))
+        return found.render(given)
+
+    def answer(self, rendered: str, status: int = 200) -> Response:
+        """Returns the response with what was rendered, which has a nonce of its own."""
+        nonce = secrets.token_urlsafe(16)
+        body = rendered.replace(self._mark, nonce)
+        return Response(body, status, headers_for(nonce), "text/html; charset=utf-8")
 
     def respond(
         self, template: str, block: str | None = None, /, status: int = 200, **shown: Any
     ) -> Response:
         """Returns a page, or one block of it, if it has that."""
-        nonce = secrets.token_urlsafe(16)
-        found = self._environment.get_template(template)
-        given = {**shown, "nonce": nonce, "hx": Markup('hx-nonce="{}"').format(nonce)}
-        if block in found.blocks:
-            body = "".join(found.blocks[block](found.new_context(given)))
-        else:
-            body = found.render(given)
-        return Response(body, status, headers_for(nonce), "text/html; charset=utf-8")
+        return self.answer(self.rendered(template, block, **shown), status)

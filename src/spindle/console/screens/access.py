@@ -63,7 +63,7 @@ async def groups(look: Look) -> GroupPage:
             name,
             rules.groups[name],
             name in rules.written,
-            sum(rules.group_shows(name, tool) for tool in names),
+            len(rules.exposed.seen_by(name, names)),
             used[name],
             name == default,
         )
@@ -73,7 +73,7 @@ async def groups(look: Look) -> GroupPage:
         Page(lines, page.number, page.total, page.size),
         len(names),
         default,
-        sum(rules.group_shows(default, tool) for tool in names),
+        len(rules.exposed.seen_by(default, names)),
         not rules.config.wants_token and not rules.tokens,
         _is_owners(look),
     )
@@ -90,7 +90,9 @@ def _is_owners(look: Look) -> bool:
 
 
 async def _tools(look: Look) -> list[ToolSummary]:
-    return [tool for tool in await look.app.catalog.tools(ToolFilter()) if look.sees(tool.name)]
+    # The owner made the groups, and is in none of them.
+    every = await look.app.catalog.tools(ToolFilter())
+    return [tool for tool in every if look.is_owner or look.sees(tool.name)]
 
 
 @dataclass(frozen=True, slots=True)

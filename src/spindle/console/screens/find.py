@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from spindle.console.access_rules import access_rules
 from spindle.console.screen import Look, Screen
 from spindle.console.source_lines import source_lines
+from spindle.settings.provenance import written_settings
 
 TOOLS: Final = 8
 OTHERS: Final = 4
@@ -40,6 +42,20 @@ async def find(look: Look) -> Sequence[SearchHit]:
         SearchHit("tool", tool.name, tool.headline, f"/tools/{quote(tool.name, safe='')}")
         for tool in tools[:TOOLS]
     ]
+    return found + (await _of_administrators(look, lower) if look.principal.admin else [])
+
+
+async def _of_administrators(look: Look, words: str) -> list[SearchHit]:
+    """The groups and settings that fit, for those who may see them."""
+    found = [
+        SearchHit("access", name, "group", f"/tools?group={quote(name, safe='')}")
+        for name in (await access_rules(look)).groups
+        if words in name.lower()
+    ][:OTHERS]
+    lines = [item for item in written_settings(look.app.settings) if words in ".".join(item.path).lower()]
+    for item in lines[:OTHERS]:
+        name = ".".join(item.path)
+        found.append(SearchHit("health", name, "setting", f"/health/settings?q={quote(name, safe='')}"))
     return found
 
 

@@ -7,6 +7,7 @@ import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from spindle.console.access_rules import access_rules
 from spindle.console.examination import Examined, Finding
@@ -145,15 +146,19 @@ async def _known(look: Look) -> AsyncIterator[Finding]:
     for name, state in states.items():
         if state.error:
             hint = catalog.reasons.get(name, {}).get("hint")
-            yield Finding("problem", name, state.error, str(hint) if hint else None)
+            yield Finding("problem", name, state.error, str(hint) if hint else None, _page(name))
         elif state.held_count:
             some = f"{state.held_count} changed definition{'s' if state.held_count != 1 else ''}"
             yield Finding(
-                "problem", name, f"{some} held back until accepted", "look at them, then accept them"
+                "problem",
+                name,
+                f"{some} held back until accepted",
+                "look at them, then accept them",
+                _page(name),
             )
     for name in catalog.sources.names:
         for item in catalog.sources.missing_variables(name):
-            yield Finding("problem", name, item.message, item.hint)
+            yield Finding("problem", name, item.message, item.hint, _page(name))
     try:
         rules = await access_rules(look)
     except ConfigurationError as error:
@@ -165,6 +170,10 @@ async def _known(look: Look) -> AsyncIterator[Finding]:
     for process, why in held_back(app.settings.state_folder):
         said = f"the server with process id {process} keeps its older settings: {why}"
         yield Finding("note", "serve", said, "restart it, or correct the settings")
+
+
+def _page(source: str) -> str:
+    return f"/sources/{quote(source, safe='')}"
 
 
 async def examine(look: Look) -> Examined:

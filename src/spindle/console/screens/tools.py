@@ -56,7 +56,9 @@ async def tools(look: Look) -> ToolPage:
     group = asked.get("group", "") if rules is not None else ""
 
     def sees(name: str) -> bool:
-        return look.sees(name) and (rules is None or not group or rules.group_shows(group, name))
+        if rules is None or not group:
+            return look.sees(name)
+        return (look.is_owner or look.sees(name)) and rules.group_shows(group, name)
 
     seen = [tool for tool in await catalog.tools(ToolFilter()) if sees(tool.name)]
     words = asked.get("q", "").strip()

@@ -71,7 +71,7 @@
     stream.addEventListener("ended", () => { stream.close(); tell({ ended: true }); });
     stream.onopen = () => {
       // What happened meanwhile is not known.
-      if (was) tell({ lost: false, changed: ["tools", "sources", "calls", "runs", "pauses", "access"] });
+      if (was) tell({ lost: false, changed: ["tools", "sources", "calls", "runs", "pauses", "access", "logs"] });
       was = false;
     };
     stream.onerror = () => {
@@ -155,7 +155,7 @@
     try {
       const answer = await api(method, path, typeof body === "function" ? body() : body);
       element.dispatchEvent(new CustomEvent("api-done", { bubbles: true, detail: answer }));
-      if (element.dataset.done) toast(element.dataset.done);
+      if (element.dataset.done) toast(element.dataset.done + differences(answer));
       if (element.dataset.shows) showOnce(element, answer[element.dataset.shows]);
       const consent = "connect" in element.dataset && answer?.consents?.[0]?.url;
       if (consent && /^https?:/.test(consent)) { location.assign(consent); return; }
@@ -167,6 +167,12 @@
     } finally {
       button?.removeAttribute("aria-busy");
     }
+  }
+  // What reading a source has changed, in words.
+  function differences(answer) {
+    const counts = ["added", "changed", "removed", "held"].filter((name) => answer?.[name]?.length);
+    if (answer?.error?.message) return `, but failed: ${answer.error.message}`;
+    return counts.length ? `: ${counts.map((name) => `${answer[name].length} ${name}`).join(", ")}` : "";
   }
   // A secret that was made is shown in the page alone, until it is put away.
   function showOnce(form, secret) {

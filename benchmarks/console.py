@@ -1,6 +1,6 @@
-"""The console with 5,000 tools, 10,000 calls and 100 groups: the time that the server takes for the first page
-of each screen, and what 500 open pages with live updates cost it. Each page asks for its part again when it is
-told of a change, as a browser does."""
+"""The console with 5,000 tools, 10,000 calls and 100 groups: the time that the server takes for the first
+page of each screen, and what 500 open pages with live updates cost it. Each page asks for its part again
+when it is told of a change, as a browser does."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Console:
         try:
             while line := await live.reader.readline():
                 if line.startswith(b"data: ") and b"calls" in line:
-                    await asyncio.sleep(0.1 + random.random() * 0.4)  # noqa: S311 - as the page's script does
+                    await asyncio.sleep(0.1 + random.random() * 0.4)
                     began = time.perf_counter()
                     await self._send(kept, wanted)
                     await self._answer(kept)
@@ -232,7 +232,8 @@ def console(quick: bool) -> list[Row]:
         Path(folder).mkdir()
         command = json.dumps([sys.executable, "-I", "-S", str(HERE / "servers" / "echo.py"), str(tools - 2)])
         Path(folder, "spindle.toml").write_text(
-            f"[sources.echo]\ncommand = {command}\ntimeout = 300\n[serve]\nmax_connections = 3000\n[serve.quotas]\nrequests = 2000\n"
+            f"[sources.echo]\ncommand = {command}\ntimeout = 300\n"
+            "[serve]\nmax_connections = 3000\n[serve.quotas]\nrequests = 2000\n"
         )
         filling = [sys.executable, "-c", FILL, folder, str(calls)]
         done = subprocess.run(filling, env=ENVIRONMENT, capture_output=True, text=True, check=False)

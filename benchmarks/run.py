@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agents import agents
+from console import console
 from doubt import doubt
 from engine import engine
 from flows import flows
@@ -46,6 +47,7 @@ PARTS = (
     "upstream",
     "scaling",
     "engine",
+    "console",
 )
 ON_REQUEST = ("openapi", "search", "parts")
 """Parts that need much to be downloaded, by themselves or by `make node`, or compare nothing: only when
@@ -233,7 +235,7 @@ def main() -> int:
     runs: dict[str, Callable[[bool], list[Row]]] = {
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
-        "upstream": through_http, "scaling": scaling, "parts": parts, "engine": engine,
+        "upstream": through_http, "scaling": scaling, "parts": parts, "engine": engine, "console": console,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

@@ -40,8 +40,8 @@ def make_console(
 
 
 async def _examined(app: Spindle) -> Sequence[Finding]:
-    """Returns all that `spindle doctor` finds. In a process of its own: it opens the store as well, and a file
-    of SQLite that one process opens twice and closes once is no longer locked for the other."""
+    """Returns all that `spindle doctor` finds. In a process of its own: it opens the store as well, and a
+    file of SQLite that one process opens twice and closes once is no longer locked."""
     from spindle.console.examination import Finding
 
     settings = app.settings

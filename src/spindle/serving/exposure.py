@@ -79,7 +79,7 @@ class Exposed:
         return self._is_open or (self._all.admit(name) and self.group_shows(principal.groups, name))
 
     def seen_by(self, group: str, names: Iterable[str]) -> list[str]:
-        """Returns those of these tools that somebody in this group alone sees: all at once, for long lists."""
+        """Returns those of these tools that somebody in this group alone sees, for long lists."""
         known = self._lists_of((group,))
         return [name for name in names if self._all.admit(name) and (not known or known[0].admit(name))]
 

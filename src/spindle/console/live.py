@@ -102,10 +102,11 @@ class LiveUpdates:
     async def _look(self) -> None:
         known = await self._marks()
         while self._watchers:
-            await self._rest(INTERVAL * max(len(self._watchers) / UNHURRIED, 1))
-            if self._is_stopping():
-                self._close()
-                return
+            for _ in range(max(len(self._watchers) // UNHURRIED, 1)):
+                await asyncio.sleep(INTERVAL)
+                if self._is_stopping():
+                    self._close()
+                    return
             now = await self._marks()
             changed = {topic for topic, mark in now.items() if known.get(topic) != mark}
             if changed:
@@ -113,12 +114,6 @@ class LiveUpdates:
                 for watcher in self._watchers:
                     watcher.tell(changed)
             known |= now
-
-    async def _rest(self, seconds: float) -> None:
-        """Waits, but not once the server stops."""
-        until = asyncio.get_running_loop().time() + seconds
-        while (left := until - asyncio.get_running_loop().time()) > 0 and not self._is_stopping():
-            await asyncio.sleep(min(left, INTERVAL))
 
     async def _marks(self) -> dict[str, Any]:
         """By topic, something that differs after a change. What cannot be read now is left out."""

@@ -161,7 +161,7 @@ async def test_the_limit_of_the_outer_agent_holds_inside(server: ModelServer) ->
     async with workspace([add], settings=agents(counter={"tools": ["add"]})) as app:
         done = await Agent(app, MODEL, tools=["counter"], limits={"tokens": 150}).run("go")
     assert isinstance(done, AgentResult)
-    assert (done.ended_by, done.usage.requests, done.usage.tokens) == ("tokens", 2, 215)
+    assert (done.ended_by, done.usage.requests, done.usage.tokens) == ("tokens", 3, 230)
     assert len(server.requests) == 2
 
 

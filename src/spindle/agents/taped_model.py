@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from spindle.calls.tape import Tape, TapeWriter
 
-_CHANGES = frozenset({"timestamp", "run_id", "conversation_id", "provider_details", "provider_response_id"})
+_CHANGES = frozenset(
+    {"timestamp", "metadata", "run_id", "conversation_id", "provider_details", "provider_response_id"}
+)
 """Fields of messages that are others each time."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spindle.domain.json_schema import JsonObject, to_json
@@ -69,7 +70,11 @@ class RunsApi:
         body = await self._body(request)
 
         async def again(run: str, principal: Principal) -> JsonObject:
-            return await self._control.again(run, body, principal)
+            quotas, work = self._access.quotas, partial(self._control.again, run, body, principal)
+            if quotas is None:
+                return await work()
+            found = await find_run(self._spindle, run, principal)
+            return await quotas.within(principal, found.name, body.get("inputs") or {}, work)
 
         return _json(await self._noted(request, "run.again", again), 202)
 

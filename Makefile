@@ -23,6 +23,7 @@ BENCH_READY    := .venv-bench/.ready
 PUBLISH_READY  := .venv-publish/.ready
 PROXY_READY    := .venv-bench/proxy/.ready
 PFLOW_READY    := .venv-bench/pflow/.ready
+PREFECT_READY  := .venv-bench/prefect/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -44,8 +45,8 @@ PREPARE := .venv/bin/python scripts/prepare.py
 INSTALL := .venv/bin/python scripts/install.py
 say = echo "==> $(1)" >&2
 
-# The markers of tests that need more than Python and PyPI; pyproject.toml explains them.
-BEYOND := npm or browser or brokers or peers or soak
+# The markers of tests that need more than Python and PyPI, or more time; pyproject.toml explains them.
+BEYOND := npm or browser or brokers or peers or long or soak
 # Neighbours share their fixtures as long as they run in one process, and nobody waits for the slowest.
 PYTEST := $(IN_VENV) .venv/bin/pytest -n $(WORKERS) --dist worksteal
 ifdef COVERAGE
@@ -86,7 +87,7 @@ test: $(VENV_READY) ## run the tests that need only Python and PyPI
 	  [ $$code -ne 5 ] || $(call say,these tests need more than Python and PyPI: make test-rest ARGS=\"$(ARGS)\"); exit $$code; }
 
 .PHONY: test-rest
-test-rest: rest-ready ## run the others: npm, a browser, brokers (`make services`), other projects' clients
+test-rest: rest-ready ## run the others: npm, a browser, brokers (`make services`), other projects' clients, what takes a minute
 	@$(PYTEST) -m '($(BEYOND)) and not soak' $(ARGS)
 
 .PHONY: test-all
@@ -105,7 +106,7 @@ fuzz: $(VENV_READY) ## try the properties with many more, random examples
 .PHONY: soak
 soak: $(VENV_READY) ## attack and load Spindle for MINUTES (10), and print what was measured
 	@$(PREPARE) --tests tests/hostile
-	@$(IN_VENV) SOAK_MINUTES=$(MINUTES) .venv/bin/pytest -m soak --timeout=7200 tests/hostile $(ARGS)
+	@$(IN_VENV) SOAK_MINUTES=$(MINUTES) .venv/bin/pytest -m "soak or long" --timeout=7200 tests/hostile $(ARGS)
 
 .PHONY: corpus
 corpus: $(VENV_READY) $(CORPUS_READY) ## import thousands of public OpenAPI documents, and check 600 random calls on the wire
@@ -121,7 +122,7 @@ format: check-ready ## format the code and apply the safe fixes
 	@.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: dist
@@ -218,6 +219,12 @@ $(PFLOW_READY): requirements/bench-pflow.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/pflow)
 	@$(call say,installing the measured runner of flows into .venv-bench/pflow)
 	@$(INSTALL) .venv-bench/pflow --no-deps -r requirements/bench-pflow.txt
+	@touch $@
+
+$(PREFECT_READY): requirements/bench-prefect.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/prefect)
+	@$(call say,installing the measured workflow engine into .venv-bench/prefect)
+	@$(INSTALL) .venv-bench/prefect --no-deps -r requirements/bench-prefect.txt
 	@touch $@
 
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)

@@ -1,8 +1,11 @@
-"""Runs of a flow of three steps: in the process that starts them, submitted to workers, and beside them DBOS
-alone with the same three calls as steps. CPU is that of submitting and executing one, in all threads, without
-the start of a process; where the database is a server its own is a row of its own. Rounds are interleaved.
+"""Runs of a flow of three steps: in the process that starts them, submitted to workers on DBOS and Temporal,
+and beside them DBOS and Temporal alone with the same three calls as steps, and Prefect with them as tasks.
+CPU is that of submitting and executing one, in all threads, without the start of a process; where there is a
+server its own is a row of its own. Rounds are interleaved, every second one in the opposite order.
 
-The steps are known to be idempotent, so one that was in flight may be made again, which DBOS always does.
+The steps are known to be idempotent, so one that was in flight may be made again, which the others always do.
+Prefect would start a process for each run that it is given; here its runs execute in the process that starts
+them, which is its quickest way. They are fewer, as they take long.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,6 +33,8 @@ from table import Row
 
 HERE = Path(__file__).parent
 WORKER = HERE / "engine_worker.py"
+PREFECT = Path(sys.prefix) / "prefect" / "bin"
+"""Where its own environment is, if it is installed."""
 WARM = 20
 """Runs of each worker that are not counted."""
 PATIENCE = 300.0
@@ -52,11 +58,14 @@ class Contender:
 
     name: str
     engine: str
-    database: str
+    server: str = ""
+    """The server that is needed: "postgres", "temporal" or "prefect"."""
     workers: int = 1
     """0: the process that starts the runs executes them."""
     beside: str = ""
     """Whom it is compared with."""
+    fewer: int = 1
+    """It executes this part of the runs."""
     submit_cpu: list[float] = field(default_factory=list[float])
     work_cpu: list[float] = field(default_factory=list[float])
     server_cpu: list[float] = field(default_factory=list[float])
@@ -69,9 +78,9 @@ class Contender:
 
 def contenders() -> list[Contender]:
     found = [
-        Contender("local, SQLite", "spindle", "sqlite", workers=0, beside="DBOS alone, SQLite"),
-        Contender("DBOS alone, SQLite", "dbos", "sqlite", beside="DBOS alone, SQLite"),
-        Contender("DBOS, SQLite", "spindle", "sqlite", beside="DBOS alone, SQLite"),
+        Contender("local, SQLite", "spindle", workers=0, beside="DBOS alone, SQLite"),
+        Contender("DBOS alone, SQLite", "dbos", beside="DBOS alone, SQLite"),
+        Contender("DBOS, SQLite", "spindle", beside="DBOS alone, SQLite"),
     ]
     for workers in (1, 2, 4):
         several = f"{workers} worker{'s' if workers > 1 else ''}"
@@ -80,6 +89,12 @@ def contenders() -> list[Contender]:
             Contender(alone, "dbos", "postgres", workers, alone),
             Contender(f"DBOS, PostgreSQL, {several}", "spindle", "postgres", workers, alone),
         ]
+    found += [
+        Contender("Temporal alone", "temporal", "temporal", beside="Temporal alone"),
+        Contender("Temporal, SQLite", "spindle", "temporal", beside="Temporal alone"),
+    ]
+    if PREFECT.exists():
+        found.append(Contender("Prefect", "prefect", "prefect", 0, "local, SQLite", fewer=4))
     return found
 
 
@@ -97,14 +112,14 @@ def workspace(folder: Path) -> None:
 class Worker:
     """A process that executes runs, and tells of each that has ended."""
 
-    def __init__(self, words: list[str], environment: dict[str, str], said: queue.Queue[Worker]) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], said: queue.Queue[Worker]) -> None:
         self.ends: list[tuple[float, float]] = []
         """When each run ended, and the CPU that was used by then."""
         self._said = said
         self._notes = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, str(WORKER), *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._notes, text=True, env=environment,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._notes, text=True,
+            env=environment,
         )  # fmt: skip
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
@@ -128,17 +143,26 @@ class Worker:
         self._reading.join()
 
 
-def round_of(contender: Contender, runs: int, postgres: Any) -> None:
+def round_of(contender: Contender, runs: int, servers: Servers) -> None:
+    runs //= contender.fewer
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         workspace(folder)
         environment = ENVIRONMENT | {"SPINDLE_HOME": str(folder / "home")}
+        server = servers.get(contender.server)
         place = str(folder) if contender.engine == "spindle" else str(folder / "dbos.db")
-        if contender.database == "postgres":
+        if contender.server == "postgres":
             database = f"bench_{uuid.uuid4().hex}"
-            postgres.execute(f"CREATE DATABASE {database}")
-            environment["SPINDLE_STORE"] = postgres.url(database)
-            place = place if contender.engine == "spindle" else postgres.url(database)
+            server.execute(f"CREATE DATABASE {database}")
+            environment["SPINDLE_STORE"] = server.url(database)
+            place = place if contender.engine == "spindle" else server.url(database)
+        elif contender.engine == "temporal":
+            place = f"{server.address}/{uuid.uuid4().hex}"
+        elif contender.server == "temporal":
+            with (folder / "spindle.toml").open("a") as settings:
+                settings.write(server.settings())
+        elif contender.server == "prefect":
+            environment |= server.environment
         words = [contender.engine, place, str(runs)]
         if contender.workers:
             done = subprocess.run(
@@ -150,16 +174,18 @@ def round_of(contender: Contender, runs: int, postgres: Any) -> None:
             contender.submit_cpu.append(float(done.stdout))
         else:
             contender.submit_cpu.append(0.0)
-        role = "work" if contender.workers else "local"
-        _execute(contender, [role, *words], environment, runs, postgres)
+        command = [sys.executable, str(WORKER), "work" if contender.workers else "local", *words]
+        if contender.engine == "prefect":
+            command = [str(PREFECT / "python"), str(HERE / "engine_prefect.py"), str(runs)]
+        _execute(contender, command, environment, runs, server)
 
 
 def _execute(
-    contender: Contender, words: list[str], environment: dict[str, str], runs: int, postgres: Any
+    contender: Contender, command: list[str], environment: dict[str, str], runs: int, server: Any
 ) -> None:
     said: queue.Queue[Worker] = queue.Queue()
-    served = _cpu_of_server(postgres)
-    workers = [Worker(words, environment, said) for _ in range(contender.workers or 1)]
+    served = _cpu_of_server(server)
+    workers = [Worker(command, environment, said) for _ in range(contender.workers or 1)]
     try:
         until = time.monotonic() + PATIENCE
         for _ in range(runs):
@@ -169,7 +195,7 @@ def _execute(
                 ended = sum(len(worker.ends) for worker in workers)
                 notes = "".join(worker.notes for worker in workers)
                 raise SystemExit(f"{contender.name}: only {ended} of {runs} runs ended\n{notes}") from None
-        contender.server_cpu.append((_cpu_of_server(postgres) - served) / runs)
+        contender.server_cpu.append((_cpu_of_server(server) - served) / runs)
     finally:
         for worker in workers:
             worker.stop()
@@ -183,33 +209,85 @@ def _execute(
     contender.rates.append(len(times) / (max(times) - began))
 
 
-def _cpu_of_server(postgres: Any) -> float:
-    """Seconds of CPU of PostgreSQL, also of the processes that have ended."""
-    main = psutil.Process(postgres.pid)
+def _cpu_of_server(server: Any) -> float:
+    """Seconds of CPU of a server, also of its processes that have ended."""
     total = 0.0
-    for process in (main, *main.children()):
+    if server is None:
+        return total
+    main = psutil.Process(server.pid)
+    for process in (main, *main.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             used = process.cpu_times()
             total += used.user + used.system + used.children_user + used.children_system
     return total
 
 
-@contextlib.contextmanager
-def running_postgres() -> Iterator[Any]:
-    sys.path.append(str(HERE.parent / "tests"))
-    from servers.postgres import running_server
+class Servers(contextlib.ExitStack):
+    """The servers that contenders need, each started at its first use."""
 
-    with running_server(shared_buffers="128MB", max_connections=200) as server:
-        yield server
+    def __init__(self) -> None:
+        super().__init__()
+        sys.path.append(str(HERE.parent / "tests"))
+        self._running: dict[str, Any] = {"": None}
+
+    def get(self, name: str) -> Any:
+        if name not in self._running:
+            from servers import postgres, temporal
+
+            known = {
+                "postgres": lambda: postgres.running_server(shared_buffers="128MB", max_connections=200),
+                "temporal": temporal.running_server,
+                "prefect": running_prefect,
+            }
+            self._running[name] = self.enter_context(known[name]())
+        return self._running[name]
+
+
+@dataclass
+class PrefectServer:
+    pid: int
+    environment: dict[str, str]
+
+
+@contextlib.contextmanager
+def running_prefect() -> Iterator[PrefectServer]:
+    """Prefect's server, with its own SQLite file."""
+    from servers.postgres import free_port
+
+    with tempfile.TemporaryDirectory() as home:
+        port = free_port()
+        environment = {
+            "PREFECT_HOME": home,
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_LOGGING_LEVEL": "ERROR",
+            "PREFECT_LOGGING_TO_API_ENABLED": "false",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+        }
+        process = subprocess.Popen(
+            [str(PREFECT / "prefect"), "server", "start", "--port", str(port), "--no-ui"],
+            env=ENVIRONMENT | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and process.poll() is None:
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=5)
+                    break
+                time.sleep(0.2)
+            yield PrefectServer(process.pid, environment)
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def engine(quick: bool) -> list[Row]:
     rounds, runs = (1, 200) if quick else (5, 600)
     measured = contenders()
-    with running_postgres() as postgres:
-        for _ in range(rounds):
-            for contender in measured:
-                round_of(contender, runs, postgres)
+    with Servers() as servers:
+        for number in range(rounds):
+            for contender in measured if number % 2 == 0 else measured[::-1]:
+                round_of(contender, runs, servers)
     return [row for contender in measured for row in _rows(contender, measured)]
 
 
@@ -223,13 +301,14 @@ def _rows(contender: Contender, measured: list[Contender]) -> list[Row]:
     def row(what: str, found: list[float], ratio: float | None = None, goal: float | None = None) -> Row:
         return Row("engine", f"{what}: {contender.name}", statistics.median(found) * 1e3, "ms", ratio, goal)
 
-    ours = contender.engine == "spindle" and contender.workers > 0
+    ours = contender.engine == "spindle" and peer.engine == "dbos" and contender.workers > 0
     rows = [row("CPU a run", contender.cpu, compared(contender.cpu, peer.cpu), GOAL if ours else None)]
     if contender.workers:
         rows.append(row("  of it to submit", contender.submit_cpu))
-    if contender.database == "postgres":
-        ratio = compared(contender.server_cpu, peer.server_cpu)
-        rows.append(row("  beside it in PostgreSQL", contender.server_cpu, ratio))
+    if contender.server:
+        ratio = compared(contender.server_cpu, peer.server_cpu) if peer.server == contender.server else None
+        where = {"postgres": "PostgreSQL"}.get(contender.server, f"the server of {contender.server.title()}")
+        rows.append(row(f"  beside it in {where}", contender.server_cpu, ratio))
     rate = compared(contender.rates, peer.rates)
     throughput = Row(
         "engine", f"runs a second: {contender.name}", statistics.median(contender.rates), "/s", rate

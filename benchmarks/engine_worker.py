@@ -2,7 +2,8 @@
 
 `submit` submits COUNT runs and prints the seconds of CPU of one. `work` executes runs until its standard
 input ends, and prints a line for each: when it ended, and the seconds of CPU that the process has used.
-PLACE is the folder of a workspace for Spindle, and the address of a database for DBOS alone.
+PLACE is the folder of a workspace for Spindle, the address of a database for DBOS alone, and for Temporal
+alone that of its server, with a name for what belongs together.
 """
 
 from __future__ import annotations
@@ -168,9 +169,23 @@ def database(address: str) -> Any:
     return engine
 
 
+# --- Temporal alone, with the same three calls as activities
+
+
+async def temporal(role: str, place: str, count: int) -> None:
+    import engine_temporal
+
+    address, _, name = place.partition("/")
+    if role == "submit":
+        await _cpu_of(await engine_temporal.submitter(address, name), count)
+        return
+    async with await engine_temporal.worker(address, name, AT_ONCE):
+        await _until_told()
+
+
 def main() -> None:
     role, engine, place, count = sys.argv[1:]
-    asyncio.run({"spindle": spindle, "dbos": dbos}[engine](role, place, int(count)))
+    asyncio.run({"spindle": spindle, "dbos": dbos, "temporal": temporal}[engine](role, place, int(count)))
 
 
 if __name__ == "__main__":

@@ -371,7 +371,7 @@ async def build(
         )
         kept = run_store or opened
         flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
-        agent_parts = WorkspaceAgents(catalog, visible, kept, sealer)
+        agent_parts = WorkspaceAgents(catalog, visible, kept, sealer, opened)
         connecting = Connecting(catalog, visible)
         works = {"flow": flow_parts.work, "agent": agent_parts.work, "connect": connecting.work}
         works[PART] = flow_parts.work

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from servers.charging import charging_server
+from servers.http_server import HttpServer
 from servers.running import PATIENCE
 from servers.workers import Place, until_it_is, worker, workspace
 from spindle.runs.parts import ids_of
@@ -80,22 +81,46 @@ async def test_no_more_runs_execute_than_all_workers_together_may(place: Place) 
 
 
 async def test_a_source_gets_the_same_key_from_the_worker_that_takes_over(place: Place) -> None:
-    async with charging_server() as server:
+    """In a header, in a parameter, and in the `_meta` of an MCP request."""
+    async with charging_server() as server, HttpServer() as shop:
         server.write(place.root, 'idempotency_key = { header = "Idempotency-Key" }\n')
-        node = {"id": "pay", "tool": "api.charge", "params": {"amount": 1}}
-        place.save("pay", json.dumps({"nodes": [node]}))
-        server.held.add("charge")
+        with (place.root / "spindle.toml").open("a") as settings:
+            settings.write(
+                '[sources.named]\nkind = "openapi"\ndocument = "api.json"\n'
+                'idempotency_key = { parameter = "request_id" }\n'
+                f'[sources.shop]\nurl = "{shop.url}"\nidempotency_key = {{ meta = "example.com/key" }}\n'
+            )
+        calls = {"header": ("api.charge", {"amount": 1}), "named": ("named.limit", {"amount": 1}),
+                 "meta": ("shop.echo", {})}  # fmt: skip
+        for name, (tool, params) in calls.items():
+            place.save(name, json.dumps({"nodes": [{"id": "pay", "tool": tool, "params": params}]}))
+        server.held |= {"charge", "limit"}
+        shop.next("echo", "hang")
         async with place.opened() as app, worker(place) as first:
             await app.sync()
-            run = await app.submit("pay")
-            await server.arrived(1)
+            runs = [await app.submit(name) for name in calls]
+            await server.arrived(1, "charge")
+            await server.arrived(1, "limit")
+            async with asyncio.timeout(PATIENCE):
+                while not any(seen.tool for seen in shop.seen):
+                    await asyncio.sleep(0.02)
             async with worker(place):
                 await first.end(signal.SIGKILL)
-                await server.arrived(2)
+                await server.arrived(2, "charge")
+                await server.arrived(2, "limit")
                 await server.release()
-                await until_it_is(app, run.id, "done")
-        first_key, second_key = (asked.headers["idempotency-key"] for asked in server.asked)
-        assert first_key == second_key
+                for run in runs:
+                    await until_it_is(app, run.id, "done")
+        found = {
+            "header": [
+                asked.headers["idempotency-key"] for asked in server.asked if asked.operation == "charge"
+            ],
+            "named": [asked.body["request_id"] for asked in server.asked if asked.operation == "limit"],
+            "meta": [seen.message["params"]["_meta"]["example.com/key"] for seen in shop.seen if seen.tool],
+        }
+        assert {name: len(keys) for name, keys in found.items()} == dict.fromkeys(calls, 2)
+        assert {name: len(set(keys)) for name, keys in found.items()} == dict.fromkeys(calls, 1)
+        assert len({key for keys in found.values() for key in keys}) == 3
 
 
 @pytest.mark.soak

@@ -498,7 +498,11 @@ class TestSubmittedRuns(RunStoreContract):
         assert not await store.save_run(dataclasses.replace(queued, name="other")), "a second with this id"
         assert not await store.take_run("r1", "p2", LEASE, 5.0)
         assert not await store.take_turn("r1", 2, "p2", LEASE, 5.0)
-        assert await store.take_turn("r1", 1, "p2", LEASE, 5.0)
+        taken = await store.take_turn("r1", 1, "p2", LEASE, 5.0)
+        assert taken is not None
+        assert (taken.owner, taken.status, taken.updated_at) == ("p2", "running", 5.0)
+        assert taken.lease is not None
+        assert taken.lease > 0
         held = await store.run("r1")
         assert held is not None
         assert (held.status, held.owner, held.generation, held.queue) == ("running", "p2", 2, "mail")

@@ -239,3 +239,15 @@ async def test_turns_are_fetched_when_there_are_some_not_when_time_has_passed(
 def _last_statements(place: Place) -> str:
     found = place.execute("SELECT query FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'")
     return " ".join(query for (query,) in found)
+
+
+async def test_connections_that_were_lost_while_idle_are_replaced(place: Place) -> None:
+    async with place.opened() as engine:
+        await engine.submit(RunTurn("first", 1, "default"))
+        lost = place.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        assert lost, "it keeps connections"
+        await engine.submit(RunTurn("second", 1, "default"))
+        assert await engine.unfinished(["first.1", "second.1"]) == {"first.1", "second.1"}

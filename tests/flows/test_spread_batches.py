@@ -210,7 +210,8 @@ async def test_a_run_whose_last_part_ended_unseen_goes_on(root: Path) -> None:
         (part,) = await app.store.parts(ids_of(run.id))
         # Its worker dies between the end of the part and what follows from it.
         assert await app.store.take_turn(part, 1, app.runner.owner, 10.0, 0.0)
-        await submissions._execute(part)  # pyright: ignore[reportPrivateUsage]
+        journal = await app.runner._executions.load(part)  # pyright: ignore[reportPrivateUsage]
+        await submissions._execute(journal)  # pyright: ignore[reportPrivateUsage]
         assert (await until_it_is(app, run.id, "paused")).turn == 1
         await submissions.recover()
         assert (await until_it_is(app, run.id, "queued")).turn == 2

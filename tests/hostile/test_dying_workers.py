@@ -215,7 +215,7 @@ async def attack(tmp_path: Path, server: PostgresServer, runs: int, seconds: flo
         fleet = Fleet(place, stack)
         await fleet.start(3)
         places = asyncio.Semaphore(AT_ONCE)
-        executed = asyncio.gather(*[_executed(app, f"i{number}", places) for number in range(runs)])
+        executing = asyncio.gather(*[executed(app, f"i{number}", places) for number in range(runs)])
         ends = time.monotonic() + seconds
         for kind in itertools.cycle(FAULTS):
             if time.monotonic() > ends:
@@ -231,7 +231,7 @@ async def attack(tmp_path: Path, server: PostgresServer, runs: int, seconds: flo
             else:
                 faults.append(await broken(server, kind, chance.uniform(0.2, 2.0)))
         faults += await asyncio.gather(*frozen)
-        assert {run.status for run in await executed} == {"done"}
+        assert {run.status for run in await executing} == {"done"}
     ended = place.counted("ended")
     assert set(ended) == {(f"i{number}", step) for number in range(runs) for step in range(STEPS)}
     again = check_repeated(place.lines(), faults)
@@ -244,18 +244,19 @@ async def attack(tmp_path: Path, server: PostgresServer, runs: int, seconds: flo
     return (
         f"{runs} runs of {STEPS} steps, {len(faults)} faults ({deaths} deaths of workers, {of_database} of"
         f" the database): {again} steps in flight were made again; after a worker's death went on"
-        f" {_spread(alone)}; where something else was broken too {_spread(others)}"
+        f" {spread(alone)}; where something else was broken too {spread(others)}"
     )
 
 
-def _spread(seconds: list[float]) -> str:
+def spread(seconds: list[float]) -> str:
+    """Says how long it took."""
     if not seconds:
         return "no run"
     middle = seconds[len(seconds) // 2]
     return f"{len(seconds)} runs after {middle:.2f} s (median), {seconds[-1]:.2f} s at the latest"
 
 
-async def _executed(app: Spindle, item: str, places: asyncio.Semaphore) -> Run:
+async def executed(app: Spindle, item: str, places: asyncio.Semaphore) -> Run:
     async with places:
         while True:
             try:

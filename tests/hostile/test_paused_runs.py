@@ -1,5 +1,5 @@
 """Runs that wait for people for an hour: they cost no CPU, no connection and no statement of the database,
-and all go on when they are answered. `make soak` does so with a thousand."""
+and all go on when they are answered. `make test-rest` and `make soak` do so with a thousand."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ async def test_runs_that_wait_cost_nothing(tmp_path: Path, server: PostgresServe
     print(await wait_for_an_hour(tmp_path, server, 30))
 
 
-@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_a_thousand_runs_wait_for_an_hour(
     tmp_path: Path, server: PostgresServer, figures: Figures
 ) -> None:

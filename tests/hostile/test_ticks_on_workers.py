@@ -1,5 +1,5 @@
 """A schedule of every second on three workers, of which one is killed again and again: each tick has one run.
-`make soak` does the same for a minute."""
+`make test-rest` and `make soak` do the same for a minute."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ async def test_a_schedule_of_every_second_on_three_workers_ticks_once_a_second(
     print(await each_tick_once(tmp_path, postgres_url, 8))
 
 
-@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_a_minute_of_ticks_with_workers_that_die(
     tmp_path: Path, postgres_url: str, figures: Figures
 ) -> None:

@@ -139,6 +139,18 @@ async def test_a_run_that_kills_its_workers_is_given_up_with_the_reason(app: Spi
         await until_it_is(app, run.id, "done")
 
 
+async def test_a_first_execution_that_left_no_trace_counts_too(app: Spindle) -> None:
+    run = await fetched(app, 0)
+    assert await app.store.take_turn(run.id, 1, "dead", 0.0, time.time())
+    await app.runner.submissions.execute(run.id, 1)
+    await until_it_is(app, run.id, "done")
+    kinds = [event.kind for event in await app.store.history(run.id)]
+    assert kinds[:3] == ["started", "resumed", "resumed"]
+    first = await fetched(app, 0)
+    await app.runner.submissions.execute(first.id, 1)
+    assert [event.kind for event in await app.store.history(first.id)].count("resumed") == 1
+
+
 async def test_a_call_of_a_tool_is_submitted_like_a_flow(app: Spindle) -> None:
     given = {"tool": "fetch", "arguments": {"times": 0}}
     run = await app.runner.submissions.submit("call", "fetch", given, DEFAULT_OPTIONS, Placing())

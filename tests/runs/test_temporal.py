@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,16 @@ import pytest
 from pydantic import ValidationError
 from temporalio.client import Client
 
+from servers.certificates import Authority, tls_before
 from servers.postgres import free_port
 from servers.temporal import TemporalServer
 from servers.workers import Place, flow, until_it_is, worker, workspace
+from spindle.app import Spindle
 from spindle.domain.engine import EngineConfig, TemporalConfig
 from spindle.engines import open as opening
-from spindle.engines.temporal import level_of
+from spindle.engines.temporal import TemporalEngine, level_of
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError
+from spindle.serving.working import work
 
 KEY = "sk-planted-secret"
 HERE = "localhost:7233"
@@ -31,6 +37,19 @@ def made(folder: Path, text: str) -> Place:
     place = workspace(folder, None, text)
     place.save("three", flow(3))
     return place
+
+
+@contextlib.asynccontextmanager
+async def working(app: Spindle) -> AsyncIterator[None]:
+    """A worker in this process."""
+    ready = asyncio.Event()
+    task = asyncio.create_task(work(app, ["default"], None, print, on_ready=ready.set))
+    try:
+        await ready.wait()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def refused(place: Place) -> SpindleError:
@@ -81,6 +100,75 @@ async def test_a_certificate_that_cannot_be_read_is_said(tmp_path: Path) -> None
     said = await refused(made(tmp_path, settings(HERE, ca="no.pem")))
     assert isinstance(said, ConfigurationError)
     assert "no.pem cannot be read" in said.message
+
+
+class TestTls:
+    """A real server behind a proxy that speaks TLS, once of any client and once of those it knows."""
+
+    @pytest.fixture
+    def authority(self, tmp_path: Path) -> Authority:
+        return Authority(tmp_path, "ours")
+
+    async def test_a_run_is_executed_over_tls_with_a_certificate_of_our_own(
+        self, tmp_path: Path, authority: Authority, temporal_server: TemporalServer
+    ) -> None:
+        certificate, key = authority.issue("worker")
+        async with tls_before(temporal_server.port, authority, clients=authority) as port:
+            files = f'ca = "{authority.ca}"\ncertificate = "{certificate}"\nkey = "{key}"\n'
+            place = made(tmp_path, temporal_server.settings(f"localhost:{port}") + files)
+            async with place.opened() as app, working(app):
+                await app.sync()
+                run = await app.submit("three", {"item": "a"})
+                await until_it_is(app, run.id, "done")
+
+    async def test_what_is_wrong_with_tls_is_said_with_the_way_out(
+        self, tmp_path: Path, authority: Authority, temporal_server: TemporalServer
+    ) -> None:
+        other = Authority(tmp_path, "theirs")
+        certificate, key = authority.issue("worker")
+        strange, strange_key = other.issue("stranger")
+
+        async def said(port: int, host: str = "localhost", **table: Any) -> tuple[str, str]:
+            config = TemporalConfig.model_validate({"address": f"{host}:{port}", **table})
+            with pytest.raises(ConnectionFailedError) as caught:
+                await TemporalEngine(config, tmp_path, {}, print).check()
+            start = f"Temporal at {host}:{port} cannot be reached: "
+            assert caught.value.message.startswith(start)
+            return caught.value.message.removeprefix(start), caught.value.hint or ""
+
+        ca, plain = str(authority.ca), temporal_server.port
+        own = {"ca": ca, "certificate": str(certificate), "key": str(key)}
+        async with (
+            tls_before(plain, authority) as anyone,
+            tls_before(plain, authority, clients=authority) as known,
+        ):
+            for wrong in ({"ca": str(other.ca)}, {"tls": True}):
+                why, hint = await said(anyone, **wrong)
+                assert why == "its certificate is of an authority that is not trusted"
+                assert "`ca`" in hint
+            assert (await said(anyone, "127.0.0.1", ca=ca))[0] == "its certificate is for another name"
+            assert (await said(plain, ca=ca))[0] == "it does not speak TLS"
+            assert await said(anyone) == (
+                "it hung up", "if it speaks TLS, set `tls = true` or `ca` of [engine.temporal]"
+            )  # fmt: skip
+            assert "want a `certificate` and `key`" in (await said(known, ca=ca))[1]
+            stranger = {"ca": ca, "certificate": str(strange), "key": str(strange_key)}
+            assert "want another `certificate`" in (await said(known, **stranger))[1]
+            mixed = {**own, "key": str(strange_key)}
+            assert (await said(known, **mixed))[0] == "the key is not that of the certificate"
+
+    @pytest.mark.parametrize("setting", ["ca", "certificate", "key"])
+    async def test_a_file_that_is_none_of_the_kind_is_said(
+        self, tmp_path: Path, authority: Authority, setting: str
+    ) -> None:
+        certificate, key = authority.issue("worker")
+        (tmp_path / "words.txt").write_text("no certificate")
+        files = {"ca": authority.ca, "certificate": certificate, "key": key, setting: "words.txt"}
+        config = TemporalConfig.model_validate(
+            {"address": HERE, **{name: str(file) for name, file in files.items()}}
+        )
+        with pytest.raises(ConfigurationError, match=f"words.txt, its `{setting}`, has no"):
+            await TemporalEngine(config, tmp_path, {}, print).check()
 
 
 async def test_a_run_is_stored_while_the_server_is_away_and_executed_when_it_is_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import spindle
 from mcp_server.conftest import fixture_source
 from servers import brokers
 from servers.running import PATIENCE
+from servers.workers import Place, worker
 from spindle.app import Spindle
 from spindle.domain.run import Run
 from spindle.domain.serve import ServeConfig
@@ -45,6 +47,7 @@ def count(text: str) -> int:
     """Count words."""
     return len(text.split())
 '''
+OTHER_BROKERS = ("redis", "rabbitmq", "mosquitto")
 FLOW = """
 inputs: {text: {type: string}}
 nodes:
@@ -86,6 +89,13 @@ async def until(app: Spindle, is_so: Callable[[list[Run]], bool]) -> list[Run]:
 async def heard(app: Spindle, name: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await is_heard(app, name):
+            await asyncio.sleep(0.05)
+
+
+async def started(app: Spindle, name: str, count: int) -> None:
+    """Waits until a trigger has started so many runs."""
+    async with asyncio.timeout(PATIENCE):
+        while name not in (states := await app.store.triggers()) or states[name].runs < count:
             await asyncio.sleep(0.05)
 
 
@@ -234,6 +244,20 @@ class TestFolders:
             async with asyncio.timeout(PATIENCE):
                 while (state := (await app.store.triggers())["drop"]).error or not state.runs:
                     await asyncio.sleep(0.05)
+
+    async def test_another_process_goes_on_when_the_one_that_listens_is_killed(self, root: Path) -> None:
+        """Nobody tells of its death: its lease ends. A file that comes meanwhile waits."""
+        async with opened(root, trigger(folder="inbox", settle=0.1)) as app:
+            async with worker(Place(root, None)) as first:
+                (root / "inbox" / "a").write_text("x")
+                await started(app, "drop", 1)
+                async with triggered_meanwhile(app, print):
+                    await first.end(signal.SIGKILL)
+                    died = time.monotonic()
+                    (root / "inbox" / "b").write_text("x")
+                    await started(app, "drop", 2)
+                    print(f"taken {time.monotonic() - died:.1f} s after the death")
+            assert await texts(app) == ["a", "b"]
 
     async def test_a_full_queue_holds_files_back_and_loses_none(self, root: Path) -> None:
         more = "[engine.queues.short]\nlimit = 2\n"
@@ -396,8 +420,11 @@ async def test_an_event_that_is_too_large_is_refused_and_seen(root: Path) -> Non
 
 class TestChannels:
     @pytest.fixture
-    def document(self, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-        with brokers.nats(tmp_path_factory.mktemp("nats")) as broker:
+    def document(
+        self, request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> Any:
+        kind = getattr(request, "param", "nats")
+        with getattr(brokers, kind)(tmp_path_factory.mktemp(kind)) as broker:
             (root / "events").mkdir()
             (root / "events" / "shop.json").write_text(
                 json.dumps(
@@ -405,7 +432,7 @@ class TestChannels:
                         "asyncapi": "3.0.0",
                         "info": {"title": "Shop", "version": "1"},
                         "id": "urn:shop",
-                        "servers": {"main": {"host": broker.host, "protocol": "nats"}},
+                        "servers": {"main": {"host": broker.host, "protocol": broker.protocol}},
                         "channels": {
                             "placed": {
                                 "address": "orders.placed",
@@ -424,6 +451,11 @@ class TestChannels:
             )
             yield broker
 
+    @pytest.mark.parametrize(
+        "document",
+        ["nats", *(pytest.param(kind, marks=pytest.mark.brokers) for kind in OTHER_BROKERS)],
+        indirect=True,
+    )
     async def test_an_event_of_a_broker_starts_the_flow_once(self, root: Path, document: Any) -> None:
         del document
         notes: list[str] = []
@@ -450,6 +482,34 @@ class TestChannels:
             assert found[-5:] == [f"n{number}" for number in range(5)]
             assert len(found) == before + 5
         assert len([note for note in notes if "started no run" in note]) == 2
+
+    @pytest.mark.brokers
+    @pytest.mark.parametrize("document", ["rabbitmq"], indirect=True)
+    async def test_rabbitmq_keeps_what_comes_between_the_death_of_one_and_the_next(
+        self, root: Path, document: Any
+    ) -> None:
+        del document
+        table = trigger("orders", text="${event.data.note}", channel="orders.*")
+        async with opened(root, table) as app:
+            async with worker(Place(root, None)) as first:
+                await heard(app, "orders")
+                async with asyncio.timeout(PATIENCE):
+                    while not await app.store.runs(limit=1):
+                        await app.call("announce", {"note": "first"})
+                        await asyncio.sleep(0.2)
+                await first.end(signal.SIGKILL)
+            for number in range(5):
+                await app.call("announce", {"note": f"n{number}"})
+            async with triggered_meanwhile(app, print):
+                await until(app, lambda runs: len(runs) >= 6)
+                await app.call("announce", {"note": "z"})
+                async with asyncio.timeout(PATIENCE):
+                    while "z" not in (found := await texts(app)):
+                        await asyncio.sleep(0.05)
+            assert [text for text in found if text != "first"] == [
+                *(f"n{number}" for number in range(5)),
+                "z",
+            ]
 
     async def test_another_listens_when_the_first_ends(self, root: Path, document: Any) -> None:
         del document

@@ -253,10 +253,11 @@ class RunsIn:
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._take(id, _is_free, owner, lease, now)
 
-    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
-        return await self._take(
-            id, lambda run: run.turn == turn and run.status in ("queued", "running"), owner, lease, now
-        )
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> Run | None:
+        def may(run: Run) -> bool:
+            return run.turn == turn and run.status in ("queued", "running")
+
+        return await self.run(id) if await self._take(id, may, owner, lease, now) else None
 
     async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._take(id, lambda run: run.status in ("failed", "cancelled"), owner, lease, now)
@@ -281,14 +282,12 @@ class RunsIn:
         async with self._changing:
             runs = (await self._read()).runs.values()
             own = [run for run in runs if run.queue == queue and run.principal.id == principal]
-            admitted = sum(
-                run.status == "running" or (run.status == "queued" and run.turn > 0) for run in own
-            )
+            has_begun = [run.status == "running" or (run.status == "queued" and run.turn > 0) for run in own]
             held = sorted(
                 (run for run in own if _is_held_back(run) and _may_begin(run, now)),
                 key=lambda run: run.priority,
             )
-            chosen = held[: max(most - admitted, 0)]
+            chosen = held[: max(most - sum(has_begun), 0)]
             for run in chosen:
                 await self._log({"run": plain_run(replace(run, turn=1 - run.turn, updated_at=now))})
             return [run.id for run in chosen]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from spindle.agents.attachments import File, read_files
 from spindle.agents.context import ContextSettings
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
 from spindle.agents.events import AgentEvent, listening
@@ -54,7 +55,7 @@ class Agent:
     approve; `"destructive"` stands for all that say they are. `name` tells agents apart whose model is an
     object: a run is resumed, in another process, with the model of the agent of its name. `settings` go to
     the model: `temperature`, `max_tokens`. `context` says how long a conversation may become, and what is
-    left out of it then.
+    left out of it then. With `memory` the model can keep facts for later runs of the same principal.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Agent:
         prices: Mapping[str, tuple[float, float]] | None = None,
         settings: Mapping[str, Any] | None = None,
         context: ContextSettings | Mapping[str, Any] | None = None,
+        memory: bool = False,
         ask_user: bool = True,
         name: str = "agent",
     ) -> None:
@@ -95,6 +97,7 @@ class Agent:
             dict(settings or {}),
             context=ContextSettings.of(context),
             others=tuple(named[1:]),
+            memory=memory,
         )
 
     # --- working
@@ -107,6 +110,8 @@ class Agent:
         output_type: OutputType = None,
         history: Sequence[ModelMessage] = (),
         parallel: int | None = None,
+        files: Sequence[File] = (),
+        thread: str | None = None,
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
@@ -114,10 +119,12 @@ class Agent:
 
         `output_type` is a Pydantic model, or any type that Pydantic knows, for an answer that is not text.
         `history` are earlier messages. `parallel` is the number of simultaneous calls for this task, if it is
-        lower than the agent's limit. `on_event` is told what happens; with `streams` also of text while the
+        lower than the agent's limit. `files` are pictures, audio, documents and texts that go with the task.
+        `thread` names a conversation of this principal that the run continues, and begins if there is none.
+        `on_event` is told what happens; with `streams` also of text while the
         model writes it.
         """
-        job = self._job(task, output_type, history, parallel)
+        job = await self._begun(task, output_type, history, parallel, files, thread, principal)
         return await self._run(job, principal, output_type, on_event, streams=streams)
 
     async def submit(
@@ -128,6 +135,8 @@ class Agent:
         principal: Principal = LOCAL,
         output_type: OutputType = None,
         history: Sequence[ModelMessage] = (),
+        files: Sequence[File] = (),
+        thread: str | None = None,
     ) -> Run:
         """Submits a task to a queue, where `spindle worker` works on it, and returns its run as it stands.
         `placing` says which queue, and when."""
@@ -140,7 +149,8 @@ class Agent:
             )
         placing = placing or Placing()
         id = placing.id_for(principal.id)
-        job = replace(self._job(task, output_type, history, None), run=id)
+        begun = await self._begun(task, output_type, history, None, files, thread, principal)
+        job = replace(begun, run=id)
         return await self._runner.submissions.submit(
             KIND, self._definition.name, job.to_dict(), CallOptions(principal), replace(placing, id=id)
         )
@@ -174,11 +184,17 @@ class Agent:
         output_type: OutputType = None,
         history: Sequence[ModelMessage] = (),
         parallel: int | None = None,
+        files: Sequence[File] = (),
+        thread: str | None = None,
     ) -> AsyncIterator[AgentEvent]:
         """Does the same as `run`, and yields events as they happen; the last one is `pause` or `end`.
         Leaving the iteration cancels the run."""
-        job = self._job(task, output_type, history, parallel)
-        return _events(lambda hear: self._run(job, principal, output_type, hear, streams=True))
+
+        async def work(hear: Hear) -> AgentOutcome:
+            job = await self._begun(task, output_type, history, parallel, files, thread, principal)
+            return await self._run(job, principal, output_type, hear, streams=True)
+
+        return _events(work)
 
     def stream_resume(
         self,
@@ -254,21 +270,30 @@ class Agent:
 
     # ---
 
-    def _job(
+    async def _begun(
         self,
         task: str,
         output_type: OutputType,
         history: Sequence[ModelMessage],
         parallel: int | None,
+        files: Sequence[File],
+        thread: str | None,
+        principal: Principal,
     ) -> Job:
+        """Returns a job with its files, and with what its thread holds so far."""
         from spindle.agents.conversation import write_messages
 
-        if not task:
+        if not task and not files:
             raise ConfigurationError("an agent needs a task")
         if parallel is not None and parallel < 1:
             raise ConfigurationError(f"`parallel` must be at least 1, and is {parallel}")
-        before = write_messages(history)
-        return Job(new_id(), self._definition, task, schema_of(output_type), before, (), parallel)
+        if thread is not None and history:
+            raise ConfigurationError("give either a `history` or a `thread`: a thread has its own")
+        known = None if thread is None else await self._agents.memory.thread(principal, thread)
+        before, runs = (write_messages(history), ()) if known is None else (known.messages, known.runs)
+        given = await asyncio.to_thread(read_files, files) if files else ()
+        schema = schema_of(output_type)
+        return Job(new_id(), self._definition, task, schema, before, runs, parallel, given, thread)
 
     async def _run(
         self,

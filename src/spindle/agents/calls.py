@@ -18,6 +18,7 @@ from spindle.errors import InputRequired, Interruption, ModelError, NotFoundErro
 if TYPE_CHECKING:
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
+    from spindle.agents.memory import AgentMemory
     from spindle.agents.toolbox import Toolbox
     from spindle.agents.turns import ModelCall, ModelTurn
     from spindle.agents.usage import Budget
@@ -45,6 +46,7 @@ class Calls:
         limits: Sequence[Limit],
         read_earlier: ReadEarlier,
         budget: Budget,
+        memory: AgentMemory,
     ) -> None:
         self._job = job
         self._host = host
@@ -52,6 +54,7 @@ class Calls:
         self._limits = limits
         self._read_earlier = read_earlier
         self._budget = budget
+        self._memory = memory
         self._handed_over: dict[int, Result] = {}
         """By call of the turn, the answers of those whom the task was handed over to."""
         self._wholes: dict[str, str] = {}
@@ -172,6 +175,9 @@ class Calls:
                     limit = self._job.agent.limits.result
                     length = min(int(given.get("length", limit)), limit)
                     return await self._read_more(str(given["reference"]), int(given["start"]), length)
+                case "remember" | "recall" | "forget":
+                    place = f"{self._job.run}-{turn.step}-{turn.calls.index(call)}"
+                    return await self._memory.use(call.own, given, self._host, place)
                 case _:
                     wrong = turn.answer_problem or "give the answer once"
                     return ShownResult(f"the answer does not fit: {wrong}", "invalid_arguments")

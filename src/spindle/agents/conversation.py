@@ -16,6 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from spindle.agents.attachments import content_of
 from spindle.agents.context import Cut, without
 from spindle.domain.json_schema import JsonObject, is_object
 
@@ -33,10 +34,10 @@ class Conversation:
         self._next: list[ModelRequestPart] = []
         self._pinned: list[ModelRequestPart] = []
 
-    def say(self, text: str, *, pinned: bool = False) -> None:
+    def say(self, text: str, files: Sequence[JsonObject] = (), *, pinned: bool = False) -> None:
         """Adds something to tell the model, from the user or about its last answer. What is pinned is never
         left out."""
-        part = UserPromptPart(text)
+        part = UserPromptPart(content_of(text, files))
         self._next.append(part)
         if pinned:
             self._pinned.append(part)

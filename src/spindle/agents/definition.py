@@ -13,6 +13,7 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import fields_of
 
 if TYPE_CHECKING:
+    from spindle.agents.conversation import Conversation
     from spindle.domain.tool import Tool
 
 DESTRUCTIVE = "destructive"
@@ -41,6 +42,8 @@ class AgentDefinition:
     context: ContextSettings = field(default_factory=ContextSettings)
     others: tuple[str, ...] = ()
     """Models that are asked, in this order, where the one before fails."""
+    memory: bool = False
+    """True if the model can keep facts for later runs."""
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -85,6 +88,7 @@ class AgentDefinition:
             tuple(data.get("handoffs", ())),
             ContextSettings.of(data.get("context")),
             tuple(data.get("others", ())),
+            data.get("memory", False),
         )
 
 
@@ -103,6 +107,15 @@ class Job:
     """The runs whose messages `history` holds; their cut results can still be read."""
     parallel: int | None = None
     """The number of simultaneous calls, if it is lower than the agent's."""
+    files: Sequence[JsonObject] = ()
+    """Files that go with the task, as `read_files` returns them."""
+    thread: str | None = None
+    """The conversation over runs that this run continues."""
+
+    def tell(self, conversation: Conversation) -> None:
+        """Tells the model the task."""
+        if self.task or self.files:
+            conversation.say(self.task, self.files, pinned=True)
 
     def reference(self, step: int, index: int) -> str:
         """Returns the name by which the model reads on in the result of a call."""
@@ -118,6 +131,7 @@ class Job:
             "agent": self.agent.to_dict(),
             "history": list(self.history),
             "earlier": list(self.earlier),
+            "files": list(self.files),
         }
 
     @classmethod
@@ -130,4 +144,6 @@ class Job:
             data["history"],
             tuple(data["earlier"]),
             data["parallel"],
+            data.get("files", ()),
+            data.get("thread"),
         )

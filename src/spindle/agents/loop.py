@@ -26,6 +26,8 @@ from spindle.errors import ModelError, SpindleError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pydantic_ai.messages import ModelMessage
+
     from spindle.agents.definition import Job
     from spindle.agents.events import EventKind, Listener
     from spindle.agents.turns import ModelTurn, Turns
@@ -68,8 +70,7 @@ class Loop:
     async def run(self) -> Result:
         self._note("start", {"kind": "start", "task": self._job.task, "model": self._job.agent.model})
         await self._turns.make_ready()
-        if self._job.task:
-            self._conversation.say(self._job.task, pinned=True)
+        self._job.tell(self._conversation)
         try:
             while True:
                 turn = await self._next_turn()
@@ -79,6 +80,11 @@ class Loop:
         except LimitReachedError as limit:
             text, value = await self._conclude(limit.by)
             return self._end(limit.by, text, value)
+
+    @property
+    def messages(self) -> list[ModelMessage]:
+        """Returns the conversation as it stands."""
+        return self._conversation.messages()
 
     # --- a turn
 

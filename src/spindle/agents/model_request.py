@@ -155,6 +155,8 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
         return ConnectionFailedError(f"the model {name!r} cannot be reached: {error.message}")
     if isinstance(error, theirs.UserError):
         return ModelError(f"the model {name!r} cannot be asked this: {error.message}")
+    if isinstance(error, NotImplementedError):
+        return ModelError(f"the model {name!r} cannot be asked this: {error}")
     if isinstance(error, theirs.AgentRunError):
         return ServerError(f"the model {name!r} could not be asked: {error.message}")
     if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "openai", "anthropic"):

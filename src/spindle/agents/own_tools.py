@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEARCH, DESCRIBE, ASK_USER, ANSWER = "search_tools", "describe_tool", "ask_user", "final_answer"
-RESERVED = frozenset({SEARCH, DESCRIBE, ASK_USER, ANSWER, READ_MORE})
+REMEMBER, RECALL, FORGET = MEMORY = ("remember", "recall", "forget")
+RESERVED = frozenset({SEARCH, DESCRIBE, ASK_USER, ANSWER, READ_MORE, *MEMORY})
 MOST_FOUND = 20
 
 
@@ -26,6 +27,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "next turn on.",
     ASK_USER: "Ask the user, and wait. Only for what no tool can find out and you cannot decide.",
     READ_MORE: "Read on in a result that was cut.",
+    REMEMBER: "Keep a fact about the user or their work for later conversations. Only what will be useful "
+    "then and the user would want to be kept; no passwords or keys.",
+    RECALL: "Find facts that were kept in earlier conversations, by words in them; the newest without any.",
+    FORGET: "Delete a fact that was kept, by its id.",
 }
 
 SCHEMAS: Mapping[str, JsonObject] = {
@@ -56,6 +61,9 @@ SCHEMAS: Mapping[str, JsonObject] = {
         },
         ["reference", "start"],
     ),
+    REMEMBER: _schema({"fact": {"type": "string", "minLength": 1, "maxLength": 2_000}}, ["fact"]),
+    RECALL: _schema({"query": {"type": "string"}}, []),
+    FORGET: _schema({"id": {"type": "string", "description": "as recall gives it"}}, ["id"]),
 }
 
 

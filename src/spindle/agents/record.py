@@ -78,8 +78,7 @@ class Record:
         if step is not None and not 0 <= step <= last:
             raise NotFoundError(f"run {self.run.id} has no step {step}", hint=f"it has steps 1 to {last}")
         conversation = Conversation(read_messages(self.job.history))
-        if self.job.task:
-            conversation.say(self.job.task, pinned=True)
+        self.job.tell(conversation)
         kept = [note for note in self.notes if step is None or note.get("step", 0) <= step]
         for note in sorted(kept, key=_in_order):
             if note["kind"] == "cut":

@@ -14,7 +14,7 @@ from spindle.agents.context import Cut
 from spindle.agents.conversation import read_response, write_messages
 from spindle.agents.limits import LimitReachedError
 from spindle.agents.model_request import ask, is_full
-from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, RESERVED, SEARCH
+from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MEMORY, RESERVED, SEARCH
 from spindle.agents.results import READ_MORE, shown_error
 from spindle.agents.room import Room
 from spindle.calls.validate import problems_with, read_arguments
@@ -219,6 +219,7 @@ class Turns:
         if not answers_only:
             own += [ASK_USER] if self._job.agent.asks else []
             own += [READ_MORE] if self.can_read_more else []
+            own += MEMORY if self._job.agent.memory else []
         tools += [
             ToolDefinition(
                 name=name,
@@ -266,7 +267,9 @@ class Turns:
 
     def _own_meaning(self, name: str, arguments: JsonObject) -> JsonObject:
         schema = self._job.output
-        if (name == ANSWER and schema is None) or (name == ASK_USER and not self._job.agent.asks):
+        agent = self._job.agent
+        gone = (name == ASK_USER and not agent.asks) or (name in MEMORY and not agent.memory)
+        if gone or (name == ANSWER and schema is None):
             raise NotFoundError(f"there is no tool {name!r}", hint="answer with text")
         if name == ANSWER and schema is not None:
             wanted = own_tools.answer_schema(schema)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spindle.agents.definition import AgentDefinition, Job
 from spindle.agents.events import Listener, listener
+from spindle.agents.memory import AgentMemory
 from spindle.agents.record import Record, read_record
 from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
@@ -29,17 +30,20 @@ if TYPE_CHECKING:
     from spindle.domain.agent import AgentConfig
     from spindle.domain.call import Result
     from spindle.domain.json_schema import JsonObject
-    from spindle.ports.store import RunStore
+    from spindle.ports.store import RunStore, SecretStore
 
 
 class WorkspaceAgents:
     """The agents of a workspace, and their runs."""
 
-    def __init__(self, catalog: Catalog, visible: Visible, store: RunStore, sealer: Sealer) -> None:
+    def __init__(
+        self, catalog: Catalog, visible: Visible, store: RunStore, sealer: Sealer, secrets: SecretStore
+    ) -> None:
         self._catalog = catalog
         self._visible = visible
         self._store = store
         self.sealer = sealer
+        self.memory = AgentMemory(secrets, sealer)
         self._given: BoundedMap[str, Sequence[Model]] = BoundedMap()
         """By agent, models that are objects, which no record can hold."""
         self._resolved: BoundedMap[str, tuple[int, Model]] = BoundedMap()
@@ -91,9 +95,12 @@ class WorkspaceAgents:
             host = host.with_model(sampling)
             toolbox = Toolbox(self._catalog, self._visible, host, agent.offered, agent.limits.tools)
             turns = Turns(job, models, host, toolbox, budget, heard.check)
-            calls = Calls(job, host, toolbox, limits, read_earlier, budget)
-            looped = Loop(job, host, turns, calls, budget, heard).run()
-            return await tracing.work_named("invoke_agent", agent.name, looped)
+            calls = Calls(job, host, toolbox, limits, read_earlier, budget, self.memory)
+            loop = Loop(job, host, turns, calls, budget, heard)
+            result = await tracing.work_named("invoke_agent", agent.name, loop.run())
+        if job.thread is not None:
+            await self.memory.keep(host.principal, job, loop.messages)
+        return result
 
     async def record(self, run: str) -> Record:
         return await read_record(self._store, self.sealer, run)

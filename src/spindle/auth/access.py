@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_REDIRECT = "http://127.0.0.1:8719/callback"
 """Users come back to this address unless the settings name another: `spindle auth login` listens there."""
-KINDS: tuple[SecretKind, ...] = ("token", "pending", "client", "value")
+KINDS: tuple[SecretKind, ...] = ("token", "pending", "client", "value", "memory")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ NOT_DONE = 1
 @click.option(
     "--continue", "continued", metavar="RUN", help="Continue the conversation of a run that has ended."
 )
+@click.option("--thread", metavar="NAME", help="A conversation over runs, which this one continues.")
+@click.option(
+    "-f", "--file", "files", metavar="PATH", multiple=True, type=click.Path(),
+    help="A picture, audio, document or text that goes with the task. Repeatable.",
+)  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("--stream", is_flag=True, help="Print events as they happen, as lines of JSON.")
 @tape_options
@@ -48,6 +53,8 @@ def agent(
     tools: tuple[str, ...],
     max_steps: int | None,
     continued: str | None,
+    thread: str | None,
+    files: tuple[str, ...],
     **how: Any,
 ) -> int:
     """Give a task to a language model that uses the tools of this workspace.
@@ -59,6 +66,9 @@ def agent(
     worker`, and the id of its run is printed.
     """
     refuse_mixed({**how, "continued": continued})
+    if continued is not None and (thread is not None or files):
+        raise click.UsageError("--continue goes on with a run as it is: give neither --thread nor --file")
+    given: dict[str, Any] = {"thread": thread, "files": files}
     if task == "-":
         task = cli.run(read_stdin(None)) or ""
     config = cli.settings().agent()
@@ -68,22 +78,32 @@ def agent(
         config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
     if how["detach"]:
         refuse_tape(cli.tape)
-        return cli.run(_submit(cli, config, task.strip(), how))
-    return cli.run(_agent(cli, config, task.strip(), continued, approve=how["yes"], stream=how["stream"]))
+        return cli.run(_submit(cli, config, task.strip(), given, how))
+    worked = _agent(cli, config, task.strip(), continued, given, approve=how["yes"], stream=how["stream"])
+    return cli.run(worked)
 
 
-async def _submit(cli: CliContext, config: AgentConfig, task: str, how: Mapping[str, Any]) -> int:
+async def _submit(
+    cli: CliContext, config: AgentConfig, task: str, given: Mapping[str, Any], how: Mapping[str, Any]
+) -> int:
     from spindle.agents.models import no_model
 
     if config.model is None:
         raise no_model()
     async with cli.open() as app:
-        show_submitted(cli, await _made(app, config).submit(task, placing_of(how)))
+        show_submitted(cli, await _made(app, config).submit(task, placing_of(how), **given))
     return 0
 
 
 async def _agent(
-    cli: CliContext, config: AgentConfig, task: str, continued: str | None, *, approve: bool, stream: bool
+    cli: CliContext,
+    config: AgentConfig,
+    task: str,
+    continued: str | None,
+    given: Mapping[str, Any],
+    *,
+    approve: bool,
+    stream: bool,
 ) -> int:
     from spindle.agents.models import no_model
     from spindle.agents.outcomes import AgentResult
@@ -99,7 +119,7 @@ async def _agent(
         with cli.interrupted_by(_suspending(app, view)):
             outcome: AgentOutcome
             if continued is None:
-                outcome = await made.run(task, on_event=view.hear, streams=view.streams)
+                outcome = await made.run(task, **given, on_event=view.hear, streams=view.streams)
             else:
                 outcome = await made.continue_run(continued, task, on_event=view.hear, streams=view.streams)
             while isinstance(outcome, Paused) and outcome.pauses:
@@ -148,6 +168,7 @@ def _made(app: Spindle, config: AgentConfig) -> Agent:
         limits=config.limits.model_dump(exclude_none=True),
         prices=config.prices,
         context=config.context.model_dump(exclude_none=True),
+        memory=config.memory,
     )
 
 

@@ -58,6 +58,7 @@ class AgentConfig(BaseModel):
     )
     limits: AgentLimits = AgentLimits()
     context: AgentContext = AgentContext()
+    memory: bool = Field(default=False, description="the model can keep facts for later runs")
     prices: dict[str, tuple[float, float]] = Field(
         default_factory=dict[str, tuple[float, float]],
         description="by model, US dollars for a million tokens of input and of output",

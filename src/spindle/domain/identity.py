@@ -72,7 +72,17 @@ NO_CREDENTIAL = Credential()
 
 
 SecretKind = Literal[
-    "token", "pending", "client", "state", "value", "session", "process", "message", "stream", "browser"
+    "token",
+    "pending",
+    "client",
+    "state",
+    "value",
+    "session",
+    "process",
+    "message",
+    "stream",
+    "browser",
+    "memory",
 ]
 
 
@@ -80,9 +90,10 @@ SecretKind = Literal[
 class Secret:
     """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
     was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`),
-    what settings refer to (`value`). Of those who serve: what clients set in sessions (`session`), which
-    processes there are (`process`), what these tell each other (`message`), answers that wait for a client
-    whose connection was lost (`stream`), sessions of browsers and links to them (`browser`)."""
+    what settings refer to (`value`), what agents keep for a user (`memory`). Of those who serve: what clients
+    set in sessions (`session`), which processes there are (`process`), what these tell each other
+    (`message`), answers that wait for a client whose connection was lost (`stream`), sessions of browsers and
+    links to them (`browser`)."""
 
     kind: SecretKind
     key: str

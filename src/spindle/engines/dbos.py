@@ -152,7 +152,8 @@ class DbosEngine:
         def ring(_: DBOSClient) -> None:
             import sqlalchemy
 
-            with self.connections().begin() as connection:
+            with self.connections().connect() as connection:
+                connection.execution_options(isolation_level="AUTOCOMMIT")  # a transaction is four messages
                 for queue in queues:
                     told = {"channel": channel, "queue": queue}
                     connection.execute(sqlalchemy.text("SELECT pg_notify(:channel, :queue)"), told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import sqlite3
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.engines.alive import FileLocks, Locks, PostgresLocks
 
 if TYPE_CHECKING:
+    import psycopg
     import sqlalchemy
 
 APPLICATION = "spindle"
@@ -60,10 +62,12 @@ class EnginePlace:
             import psycopg
 
             conninfo = self.conninfo
-            return sqlalchemy.create_engine(
+            engine = sqlalchemy.create_engine(
                 "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo),
-                pool_size=CONNECTIONS, max_overflow=0, pool_pre_ping=True,
+                pool_size=CONNECTIONS, max_overflow=0,
             )  # fmt: skip
+            event.listen(engine, "checkout", _refuse_lost)
+            return engine
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.file.touch(mode=0o600)
         engine = sqlalchemy.create_engine(
@@ -79,6 +83,17 @@ class EnginePlace:
 
         event.listen(engine, "connect", set_up)
         return engine
+
+
+def _refuse_lost(connection: psycopg.Connection, *_: Any) -> None:
+    """Has the pool replace a connection that was lost while nobody used it. To ask the server each time, as
+    SQLAlchemy would, costs as much as a statement."""
+    import sqlalchemy.exc
+
+    watch = select.poll()
+    watch.register(connection.pgconn.socket, select.POLLIN)
+    if watch.poll(0):  # it says something unasked: usually that it has hung up
+        raise sqlalchemy.exc.DisconnectionError
 
 
 @contextlib.contextmanager

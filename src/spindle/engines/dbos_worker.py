@@ -69,7 +69,10 @@ class DbosWorker:
         self._queues = queues
         self._worker = worker
         self._note = note
-        self._waking = Waking(worker.queues)
+        places = [limits_of(queues[name])["worker_concurrency"] for name in worker.queues]
+        self._enough = sum(min(most, worker.concurrency or most) for most in places) / 2
+        """Turns in hand with which it need not hurry to take more."""
+        self._waking = Waking(worker.queues, lambda: len(self._in_hand) > self._enough)
         self._in_hand: dict[str, asyncio.Task[Any]] = {}
         """By turn, the task that executes it."""
 

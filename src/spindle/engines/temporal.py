@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from spindle.domain.engine import QueueConfig, TemporalConfig
 from spindle.engines.notes import quiet
+from spindle.engines.temporal_tls import tls_fault, tls_of
 from spindle.errors import (
     AuthError,
     ConfigurationError,
@@ -27,7 +28,7 @@ from spindle.ports.engine import EngineWorker, RunTurn, queue_of
 if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.runtime import Runtime
-    from temporalio.service import RPCError, TLSConfig
+    from temporalio.service import RPCError
 
     from spindle.ports.source import Note
 
@@ -212,7 +213,7 @@ class TemporalEngine:
                     config.address,
                     namespace=config.namespace,
                     api_key=key.get_secret_value() if key is not None else None,
-                    tls=self._tls(),
+                    tls=tls_of(config, self._root),
                     runtime=_runtime,
                 )
                 asked = DescribeNamespaceRequest(namespace=config.namespace)
@@ -223,29 +224,13 @@ class TemporalEngine:
             raise self._unreachable(str(error)) from None
         return client
 
-    def _tls(self) -> TLSConfig | bool:
-        config = self._config
-        if not config.uses_tls:
-            return False
-        from temporalio.service import TLSConfig
-
-        def read(name: str | None) -> bytes | None:
-            if name is None:
-                return None
-            try:
-                return (self._root / name).read_bytes()
-            except OSError as error:
-                raise ConfigurationError(
-                    f"engine.temporal: {name} cannot be read: {error.strerror}"
-                ) from None
-
-        return TLSConfig(
-            server_root_ca_cert=read(config.ca),
-            client_cert=read(config.certificate),
-            client_private_key=read(config.key),
-        )
-
     def _unreachable(self, why: str) -> SpindleError:
+        fault = tls_fault(why, self._config)
+        if fault is not None:
+            said, hint = fault
+            return ConnectionFailedError(
+                f"Temporal at {self._config.address} cannot be reached: {said}", hint=hint
+            )
         quoted = _REASON.findall(why)
         said = f": {quoted[-1]}" if quoted else ""
         return ConnectionFailedError(

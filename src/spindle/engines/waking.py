@@ -18,6 +18,8 @@ GAP = 0.02
 """Seconds between two looks of a worker."""
 RING_GAP = 0.1
 """Seconds between two rings of a process: it costs a transaction."""
+BUSY_GAP = 0.1
+"""The same for one that has enough to do: it then takes several turns at a time."""
 QUIET = 0.5
 """Seconds after which a worker looks that has heard nothing."""
 DEAF = 0.2
@@ -29,7 +31,10 @@ AGAIN = 1.0
 class Waking:
     """Tells the threads that fetch the turns of a worker when to look."""
 
-    def __init__(self, queues: Collection[str]) -> None:
+    def __init__(self, queues: Collection[str], is_busy: Callable[[], bool] = lambda: False) -> None:
+        self._is_busy = is_busy
+        self._later: set[str] = set()
+        """The queues of which there is news that can wait."""
         self._news = {queue: threading.Event() for queue in queues}
         self._looked = dict.fromkeys(queues, 0.0)
         self._gap = GAP * max(len(self._news), 1)
@@ -38,8 +43,11 @@ class Waking:
 
     def wake(self, queue: str | None = None) -> None:
         """Lets the thread of a queue look soon, or those of all queues."""
+        can_wait = self._is_busy() and not self.has_ended
         for name in self._news if queue is None else {queue} & self._news.keys():
-            self._news[name].set()
+            self._later.add(name)  # first: who comes too late for it is woken
+            if not can_wait or time.monotonic() >= self._looked[name] + BUSY_GAP:
+                self._news[name].set()
 
     def wait(self, queue: str) -> None:
         """Returns when it is time to look. Called in the thread of this queue."""
@@ -47,7 +55,9 @@ class Waking:
         rest = self._looked[queue] + self._gap - time.monotonic()
         if rest > 0 and not self.has_ended:
             time.sleep(rest)
-        news.wait(QUIET if self.can_hear else DEAF)
+        if not news.wait(BUSY_GAP) and queue not in self._later:
+            news.wait((QUIET if self.can_hear else DEAF) - BUSY_GAP)
+        self._later.discard(queue)
         if not self.has_ended:
             news.clear()
         self._looked[queue] = time.monotonic()

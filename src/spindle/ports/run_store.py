@@ -100,9 +100,9 @@ class RunStore(Protocol):
         """Takes over a run that nobody executes: it is paused or cancelled, or its owner's lease ended."""
         ...
 
-    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
-        """Takes over a submitted run for its turn, whoever holds it: an engine has decided. False if the turn
-        is not the run's last, or the run has paused or ended since."""
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> Run | None:
+        """Takes over a submitted run for its turn, whoever holds it: an engine has decided. Returns it as it
+        stands then, or None if the turn is not its last, or it has paused or ended since."""
         ...
 
     async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:

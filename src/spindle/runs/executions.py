@@ -103,21 +103,22 @@ class Executions:
             run, given, self._store, self._sealer, self._clock.now, self.leases, self._note, **known
         )
 
-    async def load(self, id: str) -> RunJournal:
-        """Returns the journal of a run that this process has taken, as it is stored. Raises StoreError where
-        its beginning is missing."""
-        began = self.leases.clock()
-        run = await self._store.run(id)
+    async def load(self, id: str, read: Run | None = None, began: float | None = None) -> RunJournal:
+        """Returns the journal of a run that this process has taken, as it is stored: one that was `read` at
+        this time by the clock of the leases, or now. Raises StoreError where its beginning is missing."""
+        began = self.leases.clock() if began is None else began
+        run = read or await self._store.run(id)
         if run is None:
             raise NotFoundError(f"there is no run {id!r}")
         history = await self._store.history(run.id)
-        pauses = await self._store.pauses(run=run.id, waiting=False)
-        started = next((event.sealed for event in history if event.kind == "started"), None)
+        sealed = {event.kind: event.sealed for event in reversed(history)}
+        pauses = await self._store.pauses(run=run.id, waiting=False) if "paused" in sealed else ()
+        started = sealed.get("started")
         if started is None:
             raise StoreError(f"what run {run.id} was started with is not in the store")
         given = self._sealer.open(started, f"run:{run.id}:started")
-        held_until = began + (run.lease or 0.0)
-        journal = self.journal(run, given, history=history, pauses=pauses, held_until=held_until)
+        held = began + (run.lease or 0.0)
+        journal = self.journal(run, given, history=history, pauses=pauses, held_until=held)
         if run.owner != self.owner or run.status != "running":
             raise journal.lost()
         return journal
@@ -356,7 +357,8 @@ class Executions:
         place = f"run:{run.id}:ended"
         sealed = None if outcome is None else self._sealer.seal(written(outcome), place)
         try:
-            waiting = await self._store.pauses(run=run.id)
+            asked = journal.has_paused or journal.replaced
+            waiting = await self._store.pauses(run=run.id) if asked else ()
             journal.add_event(RunEvent(run.id, "ended", now, sealed=sealed))
             await journal.save(
                 closed(run, status, now, error), [_no_longer_asked(pause) for pause in waiting]

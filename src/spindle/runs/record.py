@@ -30,6 +30,8 @@ class RunRecord:
         self.retries = 0
         self.takeovers = 0
         """The number of times that it was taken up since it last came further."""
+        self.came_further = False
+        """True if it has ever made a step, paused or been retried."""
         places: set[str] = set()
         for event in history:
             if event.kind in ("step", "begun", "stopped"):
@@ -50,7 +52,7 @@ class RunRecord:
             if event.kind == "resumed":
                 self.takeovers += 1
             elif event.kind in ("step", "paused", "retried"):
-                self.takeovers = 0
+                self.takeovers, self.came_further = 0, True
         self.steps = sorted(places)
 
     def path(self, place: str) -> str:

@@ -311,6 +311,7 @@ class Runner:
             journal = await self._executions.load(run_id)
         if await self.submissions.hand_over(journal):
             return Continuing(run_id)
+        journal.add_event(RunEvent(run_id, "resumed", self._clock.now()))
         return await self.go_on(journal, on_progress)
 
     async def go_on(self, journal: RunJournal, on_progress: Progress | None = None) -> Outcome:
@@ -323,7 +324,6 @@ class Runner:
             use_cache=given["use_cache"],
             raise_tool_errors=given["raise_tool_errors"],
         )
-        journal.add_event(RunEvent(run.id, "resumed", self._clock.now()))
         return await self._executions.execute(journal, options)
 
     async def _resume_run(

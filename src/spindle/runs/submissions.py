@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spindle.domain import trail
+from spindle.domain.call import new_id
 from spindle.domain.run import DEFAULT_QUEUE, PART, RECORD, Run, RunEvent
 from spindle.errors import (
     CallTimeoutError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from spindle.runs.journal import RunJournal
     from spindle.runs.outcomes import Outcome
 
+FIRST: Final = 2
+"""The generation of a submitted run in its first execution."""
 MAX_TAKEOVERS: Final = 5
 """The number of times that a run is taken up without coming further, before it counts as deadly."""
 HANDED_OVER: Final = 10.0
@@ -215,7 +218,9 @@ class Submissions:
         if await self.hand_over(journal, at):
             return None
         await journal.save()
-        return await self._runner.go_on(await self._executions.load(id))
+        journal = await self._executions.load(id)
+        journal.add_event(RunEvent(id, "resumed", now))
+        return await self._runner.go_on(journal)
 
     # --- executing
 
@@ -237,8 +242,11 @@ class Submissions:
         assert task is not None
         self._turns.add(task)
         try:
-            if await self._take_turn(id, number):
-                journal = await self._execute(id)
+            began = self._executions.leases.clock()
+            run = await self._take_turn(id, number)
+            if run is not None:
+                journal = await self._executions.load(id, run, began)
+                await self._execute(journal)
                 if journal.run.kind == PART:
                     await self._parts.ended(journal.given)
                 await self._shares.freed(journal.run)
@@ -252,19 +260,23 @@ class Submissions:
         finally:
             spreading.reset(token)
 
-    async def _execute(self, id: str) -> RunJournal:
-        journal = await self._executions.load(id)
+    async def _execute(self, journal: RunJournal) -> None:
+        id = journal.run.id
         if not self._understands(journal):
             await self.hand_over(journal, self._clock.now() + LEFT)
-            return journal
+            return None
         if journal.run.kind == PART and await self._parts.is_orphan(journal.given):
-            await self._executions.conclude(id, orphaned())
-            return journal
-        if journal.known.takeovers >= MAX_TAKEOVERS:
-            await self._executions.conclude(id, _deadly(journal.known.takeovers))
-            return journal
-        journal.add_event(RunEvent(id, "resumed", self._clock.now()))
-        await journal.save()
+            return await self._executions.conclude(id, orphaned())
+        known = journal.known
+        if known.takeovers >= MAX_TAKEOVERS:
+            return await self._executions.conclude(id, _deadly(known.takeovers))
+        resumed = RunEvent(id, "resumed", self._clock.now())
+        journal.add_event(resumed)
+        if journal.run.generation > FIRST:
+            if not known.takeovers and not known.came_further:
+                journal.add_event(replace(resumed, id=new_id()))  # of the first execution, which left none
+            # It may be deadly, so it is on record before it goes on. Most runs need no second execution.
+            await journal.save()
         queue = self.engine.queue(journal.run.queue or DEFAULT_QUEUE)
         try:
             async with asyncio.timeout(queue.timeout):
@@ -280,7 +292,6 @@ class Submissions:
         else:
             if isinstance(outcome, Paused) and not outcome.pauses and not self.takes_turns:
                 await self._leave(id)
-        return journal
 
     def _understands(self, journal: RunJournal) -> bool:
         """False for a run of a newer Spindle, whose workers will take it."""
@@ -300,7 +311,7 @@ class Submissions:
         """True while turns are executed in this process."""
         return bool(self._turns)
 
-    async def _take_turn(self, id: str, number: int) -> bool:
+    async def _take_turn(self, id: str, number: int) -> Run | None:
         seconds, now = self._executions.leases.seconds, self._clock.now()
         return await self._store.take_turn(id, number, self._executions.owner, seconds, now)
 
@@ -353,7 +364,7 @@ class Submissions:
         if run.status == "running":
             taken = await self._store.take_run(run.id, self._executions.owner, seconds, now)
         else:
-            taken = await self._take_turn(run.id, run.turn)
+            taken = await self._take_turn(run.id, run.turn) is not None
         return taken and await self.hand_over(await self._executions.load(run.id))
 
 

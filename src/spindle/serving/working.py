@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from spindle.catalog.version import FRESH_IN_WORKER
 from spindle.errors import SpindleError
 from spindle.ports.engine import EngineWorker
 from spindle.serving.trigger_listeners import triggered_meanwhile
@@ -38,6 +39,7 @@ async def work(
     for name in queues:
         submissions.engine.queue(name)  # raises if there is no such queue
     submissions.begin()
+    app.catalog.stored_version.fresh = FRESH_IN_WORKER
     worker = EngineWorker(
         app.runner.owner,
         submissions.execute,

@@ -54,10 +54,6 @@ class SqlRuns(SqlQueries):
     async def held_back(self, now: float) -> list[tuple[str, str]]:
         return [(queue, principal) for queue, principal in await self._rows(_SELECT_HELD_BACK, {"now": now})]
 
-    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
-        values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
-        return await self._change(TAKE_TURN, values) == 1
-
     async def history(self, run: str, kind: EventKind | None = None) -> list[RunEvent]:
         only = "" if kind is None else "AND kind = :kind "
         query = f"{select('run_events', EVENT)} WHERE run = :run {only}ORDER BY number"
@@ -86,7 +82,8 @@ class SqlRuns(SqlQueries):
 
 
 LEASE_END = "{now} + CAST(:lease AS DOUBLE PRECISION)"
-_SELECT_RUN = select("runs", RUN).replace("lease,", "lease_until - {now},")
+_RUN = ", ".join(RUN).replace("lease,", "lease_until - {now},")
+_SELECT_RUN = select("runs", [_RUN])
 _SELECT_RUNS = f"""
     {_SELECT_RUN}
     WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)
@@ -115,7 +112,7 @@ OWN_RUN = f"""
         generation = generation + 1
     WHERE id = :id
 """  # noqa: S608 - only constants
-TAKE_TURN = f"{OWN_RUN} AND turn = :turn AND status IN ('queued', 'running')"
+TAKE_TURN = f"{OWN_RUN} AND turn = :turn AND status IN ('queued', 'running') RETURNING {_RUN}"
 TAKE_ENDED = f"{OWN_RUN} AND status IN ('failed', 'cancelled')"
 _SELECT_PARTS = f"""
     SELECT id, status FROM {{schema}}.runs

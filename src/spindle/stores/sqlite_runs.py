@@ -22,11 +22,12 @@ from spindle.stores.sql_runs import (
     RENEW_HELD,
     SELECT_ADRIFT,
     TAKE_ENDED,
+    TAKE_TURN,
     UPSERT_RUN,
     SqlRuns,
 )
 from spindle.stores.sqlite_at_once import WritesAtOnce
-from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql
+from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql, storable_values
 
 MAX_AT_ONCE = 64 * 1024
 """Bytes of events that are written on the event loop."""
@@ -90,6 +91,11 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             return "claimed" if db.execute(sql(_CLAIM_RUN), values).rowcount else "noted"
 
         return await self._writer.run(work)
+
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> Run | None:
+        values = storable_values({"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now})
+        found = await self._writer.run(lambda db: db.execute(sql(TAKE_TURN), values).fetchall())
+        return run_from_row(found[0], self._seal) if found else None
 
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1

@@ -71,9 +71,10 @@ class PostgresRuns(PostgresQueries, SqlRuns):
 
         return await self._db.transaction(work)
 
-    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> Run | None:
         values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
-        return await self._db.run(lambda it: it.change(TAKE_TURN, values)) == 1
+        found = await self._db.rows(TAKE_TURN, values)
+        return run_from_row(found[0], self._seal) if found else None
 
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1

@@ -11,10 +11,11 @@ import pytest
 from servers.flow_tools import OpenFlows
 from spindle import Finished, tool
 from spindle.flows import Flow, Node, ToolNode
-from spindle.flows.build import build, definition_of
+from spindle.flows.build import DefinedFlow, build, definition_of
 from spindle.flows.check import before
 from spindle.flows.check.check import check
 from spindle.flows.made_flows import MAX_NODES, MadeFlows
+from spindle.flows.text.files import read
 
 
 @tool
@@ -125,3 +126,17 @@ def test_words_are_found_wherever_a_flow_may_hold_them() -> None:
     given = build(definition_of(Flow(ToolNode("same", params={"text": "a"}))))
     given.params = {"text": "${secrets.KEY}"}
     assert given.mentions("secrets")
+
+
+def test_a_text_that_says_the_same_is_the_same_flow_with_the_places_that_it_has_now() -> None:
+    made = MadeFlows({})
+    line = '{"id": "one", "tool": "same", "params": {"text": "a"}}'
+    first, _ = made.of(read(f'{{"nodes": [{line}]}}', "json", "flows/a.json"))
+    again = read(f'{{"nodes":\n\n[{line}]}}', "json", "flows/a.json")
+    assert made.of(again)[0] is first
+    assert isinstance(first, DefinedFlow)
+    assert first.positions is again.positions
+    other = read(f'{{"nodes": [{line.replace("same", "other")}]}}', "json", "flows/a.json")
+    elsewhere = read(f'{{"nodes": [{line}]}}', "json", "flows/b.json")
+    assert first is not made.of(other)[0]
+    assert first is not made.of(elsewhere)[0]

@@ -40,7 +40,7 @@ class MadeFlows:
         if isinstance(flow, DefinedFlow):
             return flow, flow.document
         if isinstance(flow, Loaded):
-            made = build(flow.definition, positions=flow.positions, place=flow.place)
+            made = self._of_text(flow)
             return made, made.document
         if isinstance(flow, Flow):
             name_nodes(flow)
@@ -55,6 +55,20 @@ class MadeFlows:
             flow = definition_of(flow)
         made = self._of_definition(flow)
         return made, made.document
+
+    def _of_text(self, loaded: Loaded) -> DefinedFlow:
+        """Returns the flow of a text. One that says the same as before is the same flow, which need not be
+        checked again, wherever its lines are now."""
+        definition = loaded.definition
+        json = to_json(definition, default=repr)
+        key = hashlib.sha256(loaded.place.encode() + b"\0" + json).digest()
+        known = self._built.use(key)
+        if known is None or known.json != json:
+            known = build(definition, positions=loaded.positions, place=loaded.place)
+            if len(definition.nodes) <= MAX_NODES:
+                self._built[key] = known
+        known.positions = loaded.positions
+        return known
 
     def _of_definition(self, definition: FlowDefinition) -> DefinedFlow:
         try:

@@ -50,10 +50,11 @@ async def test_every_screen_is_a_page(signed_in: SignedIn) -> None:
     key = (await app.history())[0].key
     named = {"/tools/{name}": "echo", "/sources/{name}": "tools", "/calls/{key}": key,
              "/waiting/{token}": pause.token, "/flows/{file:path}": "greet.yaml",
-             "/flows/{file:path}/edit": "greet.yaml"}  # fmt: skip
+             "/flows/{file:path}/edit": "greet.yaml", "/tools/{name}/try": "echo",
+             "/runs/{id}": pause.run_id, "/runs/{id}/compare": pause.run_id}  # fmt: skip
     for screen in SCREENS:
         path = re.sub(r"\{[\w:]+\}", named.get(screen.path, ""), screen.path)
-        page = await client.get(f"/console{path}")
+        page = await client.get(f"/console{path}", params={"with": pause.run_id})
         assert page.status_code == 200, path
         # What the field for searching and the button for examining show is no page of its own.
         is_part = screen.path in ("/find", "/health/examined")

@@ -68,14 +68,18 @@ async def working(app: Spindle) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def an_hour(server: PostgresServer, clock: FakeTime) -> Cost:
-    """Lets an hour pass in a few seconds, and measures what this process and the database do meanwhile."""
-    server.execute("SELECT pg_stat_statements_reset()")
+async def an_hour(server: PostgresServer | None, clock: FakeTime) -> Cost:
+    """Lets an hour pass in a few seconds, and measures what this process and the database do meanwhile.
+    Without a server, the store is a file."""
+    if server is not None:
+        server.execute("SELECT pg_stat_statements_reset()")
     cpu, ends = time.process_time(), time.monotonic() + WINDOW
     while (left := ends - time.monotonic()) > 0:
         await asyncio.sleep(min(left, WINDOW / 60))
         clock.ahead += HOUR / 60
     spent = time.process_time() - cpu
+    if server is None:
+        return Cost(spent, 0, 0)
     ((connections,),) = server.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'paused'"
     )
@@ -93,8 +97,8 @@ async def counted(app: Spindle, status: str) -> int:
     return len(await app.store.runs(limit=-1, status=status))  # pyright: ignore[reportArgumentType]
 
 
-async def wait_for_an_hour(tmp_path: Path, server: PostgresServer, count: int) -> str:
-    url = server.url(schema="paused", application_name="paused")
+async def wait_for_an_hour(tmp_path: Path, server: PostgresServer | None, count: int) -> str:
+    url = server and server.url(schema="paused", application_name="paused")
     place = workspace(tmp_path, url, "[engine.queues.default]\nconcurrency = 20\n")
     (place.root / "flows" / "approved.yaml").write_text(APPROVED)
     clock = FakeTime()
@@ -121,6 +125,10 @@ async def wait_for_an_hour(tmp_path: Path, server: PostgresServer, count: int) -
 
 async def test_runs_that_wait_cost_nothing(tmp_path: Path, server: PostgresServer) -> None:
     print(await wait_for_an_hour(tmp_path, server, 30))
+
+
+async def test_runs_that_wait_in_a_file_cost_nothing(tmp_path: Path) -> None:
+    print(await wait_for_an_hour(tmp_path, None, 20))
 
 
 @pytest.mark.long

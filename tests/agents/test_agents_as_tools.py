@@ -156,13 +156,14 @@ async def test_the_limit_of_the_outer_agent_holds_inside(server: ModelServer) ->
     server.feed(
         task("counter"),
         Turn(calls=[ToolCall("add", {"a": 1, "b": 1})], usage=Usage(100, 100)),
-        Turn("never asked"),
+        "what I know so far",
     )
     async with workspace([add], settings=agents(counter={"tools": ["add"]})) as app:
         done = await Agent(app, MODEL, tools=["counter"], limits={"tokens": 150}).run("go")
     assert isinstance(done, AgentResult)
     assert (done.ended_by, done.usage.requests, done.usage.tokens) == ("tokens", 3, 230)
-    assert len(server.requests) == 2
+    # The last one is the answer with what there is.
+    assert len(server.requests) == 3
 
 
 async def test_a_limit_of_the_inner_agent_is_an_error_for_the_outer(server: ModelServer) -> None:

@@ -16,6 +16,7 @@ import spindle
 from servers.workers import until_it_is
 from spindle.app import Spindle
 from spindle.errors import FlowError, SpindleError
+from spindle.flows.part_work import traced_item
 from spindle.flows.spread import MOST_PARTS, size_of_parts
 from spindle.runs.outcomes import Finished, Paused
 from spindle.runs.parts import ids_of
@@ -242,3 +243,19 @@ async def test_what_cannot_be_spread_is_said(root: Path) -> None:
         with pytest.raises(FlowError, match=r"batch\.spread is for tools, models and agents"):
             await app.submit("wrong")
     (root / "flows" / "wrong.yaml").unlink()
+
+
+async def test_one_item_is_traced_in_the_part_that_did_it(root: Path) -> None:
+    async with working(root) as app:
+        id, _ = await submitted(app, "keeping", items=[5, 6, 7, 13, 8])
+        _, _, nodes = await app.flows.trace(id)
+        (each,) = [node for node in nodes if node.node == "each"]
+        done = await traced_item(app.store, app.agents.sealer, each, 2)
+        failed = await traced_item(app.store, app.agents.sealer, each, 3)
+        beyond = await traced_item(app.store, app.agents.sealer, each, 5)
+    assert done is not None
+    assert (done.node, done.inputs["item"], done.output, done.error) == ("each[2]", 7, 49, None)
+    assert failed is not None
+    assert failed.error is not None
+    assert (failed.inputs["item"], "unlucky" in failed.error["message"]) == (13, True)
+    assert beyond is None

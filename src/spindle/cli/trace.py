@@ -12,9 +12,10 @@ import click
 from spindle.cli.completion import complete_run
 from spindle.cli.context import CliContext, command
 from spindle.cli.output import plural
-from spindle.flows.trace_items import MANY, NAMED, ItemGroup, chosen, group_name, grouped
+from spindle.flows.trace_items import MANY, NAMED, ItemGroup, chosen, group_name, grouped, item_named
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Run, RunEvent
     from spindle.flows.trace import NodeEvent
@@ -50,8 +51,9 @@ async def trace(cli: CliContext, run: str, full: bool, node: str | None) -> None
         history = await app.store.history(found.id)
         waiting = await app.pauses(run=found.id)
         decisions = await app.runner.decisions(found.id)
+        spread = await _spread_items(app, nodes, node) if node is not None else []
     if node is not None:
-        nodes = _of_one(nodes, node)
+        nodes = spread or _of_one(nodes, node)
     if cli.output.as_json:
         cli.output.json({**_as_dict(found, given, nodes, history, waiting), "approvals": decisions})
     else:
@@ -239,6 +241,18 @@ def _label(node: NodeEvent | ItemGroup) -> str:
 
 def _began(node: NodeEvent | ItemGroup) -> float:
     return node.began if isinstance(node, ItemGroup) else node.started_at
+
+
+async def _spread_items(app: Spindle, nodes: Sequence[NodeEvent], name: str) -> list[NodeEvent]:
+    """Returns the visits of one item of a batch that workers did, such as `each[17]`."""
+    node, index = item_named(name)
+    batches = [one for one in nodes if one.node == node and one.items is not None and one.items.get("parts")]
+    if not batches:
+        return []
+    from spindle.flows.part_work import traced_item
+
+    found = [await traced_item(app.store, app.agents.sealer, one, index) for one in batches]
+    return [item for item in found if item is not None]
 
 
 def _of_one(nodes: Sequence[NodeEvent], name: str) -> list[NodeEvent]:

@@ -38,8 +38,9 @@ class BatchItems:
         self._shown = shown
         self.outcomes: list[Any] = []
         """By place, a NodeDone, a NodeFailure, or MISSING for one that was not begun."""
-        self.is_spread = False
-        """True if workers did them, whose runs have the record of each."""
+        self.parts: JsonObject | None = None
+        """Where workers did them: the beginning of the ids of the parts, which have the record of each, and
+        the number of items of one."""
         self._seconds = [0.0] * len(shown)
         """The time that each has taken in this process."""
 
@@ -88,7 +89,8 @@ class BatchItems:
             "failed": len(failures),
             "not_begun": sum(outcome is MISSING for outcome in self.outcomes),
             "slowest": [{"index": index, "duration": round(seconds, 6)} for index, seconds in slowest],
-            "spread": self.is_spread,
+            "spread": self.parts is not None,
+            "parts": self.parts,
             "first_failures": [
                 {"index": index, "message": failure.error.message[:MAX_MESSAGE]}
                 for index, failure in failures[:FAILURES]
@@ -131,6 +133,8 @@ class BatchItems:
     def _content(self) -> JsonObject | None:
         """Returns, under the node's key for it, the content of each item, where a tool returned any."""
         key = f"{self._id}.{CONTENT}"
+        if not any(isinstance(outcome, NodeDone) and outcome.wrote for outcome in self.outcomes):
+            return None
         found: list[Any] = [
             outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
             for outcome in self.outcomes

@@ -66,7 +66,6 @@ async def over_workers(
     batch, host = node.definition.batch, node.host
     assert batch is not None
     assert host is not None
-    items.is_spread = True
     size = size_of_parts(len(prepared), batch.spread)
     alone = replace(
         node.definition, approval=None, join=None, outputs={}, cache=node.cache,
@@ -79,13 +78,15 @@ async def over_workers(
     def make(index: int) -> JsonObject:
         return {**shared, "prepared": list(prepared[index * size : (index + 1) * size])}
 
-    found = await parts.outcomes(
-        f"{node.place}:{node.visit}", math.ceil(len(prepared) / size), make, host,
-        keeps_errors=batch.keep_errors,
-    )  # fmt: skip
-    for index, outcome in enumerate(found):
+    place = f"{node.place}:{node.visit}"
+    items.parts = {"ids": parts.prefix(place, host), "size": size}
+    index = 0
+    async for outcome in parts.outcomes(
+        place, math.ceil(len(prepared) / size), make, host, keeps_errors=batch.keep_errors
+    ):
         count = min(size, len(prepared) - index * size)
         items.outcomes += _items(outcome, count, node.report, keeps_errors=batch.keep_errors)
+        index += 1
     return items.gathered()
 
 

@@ -297,7 +297,7 @@ class Recording:
         )  # fmt: skip
         if (
             isinstance(node, FlowNode)
-            or items.is_spread
+            or items.parts is not None
             or not (is_reduced or _is_left_out(event.inputs) or _is_left_out(event.output))
         ):
             return

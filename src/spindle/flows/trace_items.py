@@ -74,6 +74,12 @@ def grouped(nodes: Sequence[NodeEvent]) -> list[NodeEvent | ItemGroup]:
     return [*found, *many]
 
 
+def item_named(name: str) -> tuple[str, int]:
+    """Returns the node and the place of an item that is named as `each[17]`; -1 for what is no item."""
+    one = _ONE.fullmatch(name)
+    return (one[1], int(one[2])) if one is not None else (name, -1)
+
+
 def chosen(nodes: Sequence[NodeEvent], name: str) -> list[NodeEvent]:
     """Returns the visits of one node, and of those inside it; of one item of a batch as `each[17]`."""
     found = [node for node in nodes if node.node.startswith(name) and node.node[len(name) :][:1] in "/[~@:"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -124,19 +124,20 @@ class RunParts:
 
     async def outcomes(
         self, place: str, parts: int, make: Callable[[int], JsonObject], host: Host, *, keeps_errors: bool
-    ) -> list[Result | SpindleError | None]:
-        """Returns what became of the parts of a batch, in their order; None for one that was cancelled.
-        `make` says what a part is given. Raises Interruption while they are not over."""
+    ) -> AsyncIterator[Result | SpindleError | None]:
+        """Yields what became of the parts of a batch, in their order; None for one that was cancelled. One
+        after the other: all of them may be more than one process should hold. `make` says what a part is
+        given. Raises Interruption while they are not over."""
         run, store = self._journal.run, self._all.store
-        prefix = ids_of(run.id, f"{host.step_id} {place}")
+        prefix = self.prefix(place, host)
         known = await store.parts(prefix)
-        missing = [index for index in range(parts) if _id(prefix, index) not in known]
+        missing = [index for index in range(parts) if id_of(prefix, index) not in known]
 
         async def submit(index: int) -> None:
             self._journal.refuse_when_lost()
             given = {**make(index), OF: run.id, PREFIX: prefix, KEEPS_ERRORS: keeps_errors}
             # After other runs of the same priority: a large batch lets them pass.
-            placing = Placing(run.queue or "", run.priority + 1, id=_id(prefix, index))
+            placing = Placing(run.queue or "", run.priority + 1, id=id_of(prefix, index))
             options = CallOptions(run.principal, use_cache=self._journal.given["use_cache"])
             await self._all.submissions.submit(PART, run.name, given, options, placing)
 
@@ -153,7 +154,12 @@ class RunParts:
             await self._all.cancel(prefix, "nobody waits for it any more")
             raise PermissionDeniedError(reply.refused or f"{place} was not waited for")
         await self._all.cancel(prefix, "another part of the batch failed")
-        return [await self._outcome(id, status) for id, status in found.items()]
+        for id, status in found.items():
+            yield await self._outcome(id, status)
+
+    def prefix(self, place: str, host: Host) -> str:
+        """Returns the beginning of the ids of the parts of a batch."""
+        return ids_of(self._journal.run.id, f"{host.step_id} {place}")
 
     def _again(self, prefix: str) -> Callable[[Host], Awaitable[int]]:
         """Lets the parts go on that failed, once for each retry of the run."""
@@ -187,5 +193,6 @@ def orphaned() -> CancelledCallError:
     return CancelledCallError("the run that it is a part of has ended")
 
 
-def _id(prefix: str, index: int) -> str:
+def id_of(prefix: str, index: int) -> str:
+    """Returns the id of a part of a batch."""
     return f"{prefix}{index:08x}"

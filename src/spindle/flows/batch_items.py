@@ -39,7 +39,7 @@ class BatchItems:
         self.outcomes: list[Any] = []
         """By place, a NodeDone, a NodeFailure, or MISSING for one that was not begun."""
         self.parts: JsonObject | None = None
-        """Where workers did them: the beginning of the ids of the parts, which have the record of each, and
+        """The beginning of the ids of the parts that workers did, which have the record of each item, and
         the number of items of one."""
         self._seconds = [0.0] * len(shown)
         """The time that each has taken in this process."""

@@ -304,8 +304,8 @@ class TableError(SpindleError):
 class Interruption(BaseException):
     """Work stops until a person has acted. Not an error: `except Exception` does not catch it.
 
-    `details` holds what the person needs to see, as JSON.
-    """
+    `details` holds what the person needs to see, as JSON. `about` makes it the same question when it is asked
+    again, whatever its message then says besides."""
 
     kind: ClassVar[Literal["consent", "approval", "input", "wait"]]
 
@@ -320,7 +320,7 @@ class Interruption(BaseException):
         state: Any = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = self.about = message
         self.source = source
         self.tool = tool
         self.expires_at = expires_at

@@ -14,6 +14,7 @@ from spindle.adapters.anthropic import tools
 from spindle.adapters.dispatch import CallPaused
 from spindle.app import Spindle
 from spindle.calls.content import MAX_PICTURE
+from spindle.calls.framing import unframed
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
 
 
@@ -50,7 +51,8 @@ async def test_a_conversation_with_pictures_and_errors(
     assert last.content[0].text == "I see."  # type: ignore[union-attr]
     seen, failed, clock, wrong = model.requests[1].tool_answers
     source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
-    assert seen.content == [{"type": "text", "text": "look:"}, {"type": "image", "source": source}]
+    assert seen.text == "look:"
+    assert seen.content[1] == {"type": "image", "source": source}
     assert (seen.is_error, failed.is_error, clock.is_error, wrong.is_error) == (False, True, False, True)
     assert failed.text == "ValueError: out of order"
     assert "UTC" in clock.text
@@ -66,7 +68,8 @@ async def test_all_answers_are_in_one_message_and_broken_arguments_are_one(app: 
     [message] = done.messages
     assert message["role"] == "user"
     good, bad, unknown = message["content"]
-    assert good == {"type": "tool_result", "tool_use_id": "c0", "content": [{"type": "text", "text": "3"}]}
+    assert (good["type"], good["tool_use_id"], "is_error" in good) == ("tool_result", "c0", False)
+    assert [unframed(part["text"]) for part in good["content"]] == ["3"]
     assert bad["is_error"] is True
     assert "not valid JSON" in bad["content"][0]["text"]
     assert "there is no tool 'nonsense'" in unknown["content"][0]["text"]
@@ -81,7 +84,8 @@ async def test_a_pause_is_not_swallowed(app: Spindle) -> None:
     paused = done.paused["c0"]
     await done.finish("c0", await app.resume(paused.pauses[0].token, "the harbour"))
     [message] = done.messages
-    assert [block["content"][0]["text"] for block in message["content"]] == ["ann comes to the harbour", "3"]
+    told = [unframed(block["content"][0]["text"]) for block in message["content"]]
+    assert told == ["ann comes to the harbour", "3"]
 
 
 async def test_a_run_that_pauses_again_goes_on_waiting(app: Spindle) -> None:
@@ -92,7 +96,7 @@ async def test_a_run_that_pauses_again_goes_on_waiting(app: Spindle) -> None:
         done = await (await tools(app)).dispatch(uses(ToolCall("two")))
         for answer in ("this", "that"):
             await done.finish("c0", await app.resume(done.paused["c0"].pauses[0].token, answer))
-        assert done.messages[0]["content"][0]["content"][0]["text"] == "this and that"
+        assert unframed(done.messages[0]["content"][0]["content"][0]["text"]) == "this and that"
 
 
 async def test_a_picture_that_is_kept_in_a_file_is_shown_and_one_too_large_is_told(tmp_path: Path) -> None:
@@ -119,4 +123,4 @@ async def test_a_picture_that_is_kept_in_a_file_is_shown_and_one_too_large_is_to
     assert len(shown["source"]["data"]) > 500_000
     assert told["type"] == "text"
     assert f"image, image/png, {MAX_PICTURE + 1} bytes" in told["text"]
-    assert empty["text"] == "(the tool returned nothing)"
+    assert unframed(empty["text"]) == "(the tool returned nothing)"

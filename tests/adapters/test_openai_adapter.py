@@ -18,6 +18,7 @@ from servers.running import program
 from spindle.adapters.dispatch import CallPaused
 from spindle.adapters.openai import OpenAIDispatched, tools
 from spindle.app import Spindle
+from spindle.calls.framing import unframed
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
 
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
@@ -42,7 +43,8 @@ def chat_calls(*calls: ToolCall) -> list[Any]:
 
 async def contents(app: Spindle, *calls: ToolCall, **options: Any) -> list[str]:
     box = await tools(app, **options)
-    return [message["content"] for message in (await box.dispatch(chat_calls(*calls))).messages]
+    done = await box.dispatch(chat_calls(*calls))
+    return [unframed(message["content"]) for message in done.messages]
 
 
 async def test_a_conversation_by_chat_completions(
@@ -78,9 +80,9 @@ async def test_a_conversation_by_the_responses_api_streamed_with_a_picture(
     last = await client.responses.create(model="m", input=items, tools=box.responses)
     assert last.output_text == "I see."
     seen, failed = model.requests[1].tool_answers
-    assert seen.content[0] == {"type": "input_text", "text": "look:"}
+    assert seen.text == "look:"
     assert seen.content[1]["image_url"] == f"data:image/png;base64,{PIXEL}"
-    assert failed.content == "Error:\nValueError: out of order"
+    assert failed.text == "Error:\nValueError: out of order"
     assert all(tool["strict"] is False for tool in model.requests[0].tools)
 
 
@@ -218,14 +220,16 @@ async def test_a_pause_is_not_swallowed_and_goes_on_in_another_process(tmp_path:
         with pytest.raises(KeyError, match="the call 'c9' is not paused; paused are: c1"):
             await restored.finish("c9", await app.resume(token, "the harbour"))
         await restored.finish("c1", await app.resume(restored.paused["c1"].run_id))
-        assert [message["content"] for message in restored.messages] == ["once", "ann comes to the harbour"]
+        told = [unframed(message["content"]) for message in restored.messages]
+        assert told == ["once", "ann comes to the harbour"]
     assert made == ["once"]
 
 
 async def test_an_error_after_a_pause_is_an_answer_too(app: Spindle) -> None:
     done = await (await tools(app)).dispatch(chat_calls(ToolCall("invite", {"who": "ann"})))
     await done.finish("c0", spindle.SpindleError("the kitchen is closed", hint="come back"))
-    assert done.messages[0]["content"] == "Error:\nthe kitchen is closed\nhint: come back"
+    told = unframed(done.messages[0]["content"])
+    assert told == "Error:\nthe kitchen is closed\nhint: come back"
 
 
 async def test_what_is_no_answer_of_a_model_is_refused(app: Spindle) -> None:
@@ -245,7 +249,7 @@ def test_the_same_for_code_that_blocks() -> None:
         answer = client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "go"}], tools=box.chat
         )
-        assert box.dispatch_blocking(answer).messages[0]["content"] == "3"
+        assert unframed(box.dispatch_blocking(answer).messages[0]["content"]) == "3"
     with pytest.raises(spindle.SpindleError, match="this Spindle was closed"):
         box.dispatch_blocking(answer)
 
@@ -256,7 +260,7 @@ async def test_blocking_where_the_app_lives_is_refused_and_other_loops_are_serve
     with pytest.raises(RuntimeError, match=r"would block the event loop .* use `await dispatch"):
         box.dispatch_blocking(calls)
     done = await asyncio.to_thread(lambda: asyncio.run(box.dispatch(calls)))
-    assert done.messages[0]["content"] == "3"
+    assert unframed(done.messages[0]["content"]) == "3"
 
 
 @pytest.mark.npm

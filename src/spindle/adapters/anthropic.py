@@ -10,7 +10,7 @@ from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.json_schema import JsonObject, is_object, objects_in
-from spindle.schemas.models import model_schema
+from spindle.schemas.models import model_description, model_schema
 
 
 class AnthropicDispatched(Dispatched):
@@ -43,7 +43,7 @@ class AnthropicTools(Dispatching[AnthropicDispatched]):
     def definitions(self) -> list[Any]:
         """The tools for `client.messages.create(tools=…)`."""
         return [
-            {"name": name, "description": tool.description, "input_schema": model_schema(tool)}
+            {"name": name, "description": model_description(tool), "input_schema": model_schema(tool)}
             for name, tool in self._offer.tools.items()
         ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from spindle.calls.content import Part, parts_of
+from spindle.calls.framing import framed_parts
 from spindle.calls.reported import result_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, is_object
@@ -96,7 +97,8 @@ class Dispatched(ABC):
             self.paused[asked.id] = PausedCall(asked.id, asked.name, made.run_id, asked.form, made.pauses)
             return
         result = result_of(made) if isinstance(made, SpindleError) else made
-        self.answers[asked.id] = self.answered(asked, await parts_of(result), result.is_error)
+        parts = framed_parts(await parts_of(result), asked.name)
+        self.answers[asked.id] = self.answered(asked, parts, result.is_error)
         self.paused.pop(asked.id, None)
 
     @abstractmethod

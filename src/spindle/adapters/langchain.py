@@ -17,13 +17,14 @@ except ImportError as error:
 from spindle.adapters.dispatch import CallPaused, PausedCall
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart, parts_of, text_of
+from spindle.calls.framing import framed_parts
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.reported import result_of
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import SpindleError, ToolError
 from spindle.runs.outcomes import Finished, Paused
-from spindle.schemas.models import model_schema
+from spindle.schemas.models import model_description, model_schema
 
 Content = str | list[str | dict[Any, Any]]
 
@@ -72,6 +73,8 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
         if isinstance(result, Paused):
             raise CallPaused([PausedCall(call_id, name, result.run_id, "langchain", result.pauses)])
         parts = await parts_of(result)
+        if call_id:  # else a program asked, not a model
+            parts = framed_parts(parts, name)
         if result.is_error:
             raise ToolException(text_of(parts))
         return _content(parts), result
@@ -81,7 +84,7 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
 
     return CatalogTool(
         name=name,
-        description=found.description,
+        description=model_description(found),
         args_schema=model_schema(found),
         func=call_blocking,
         coroutine=call,
@@ -92,11 +95,11 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
     )
 
 
-async def tool_message(call_id: str, outcome: Finished | SpindleError) -> ToolMessage:
+async def tool_message(call_id: str, outcome: Finished | SpindleError, name: str = "the tool") -> ToolMessage:
     """The answer to a paused call, from the outcome that `app.resume` returned or the error that it
     raised."""
     result = result_of(outcome) if isinstance(outcome, SpindleError) else outcome.result
-    content = _content(await parts_of(result))
+    content = _content(framed_parts(await parts_of(result), name))
     status = "error" if result.is_error else "success"
     return ToolMessage(content, tool_call_id=call_id, status=status, artifact=result)
 

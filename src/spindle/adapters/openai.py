@@ -10,7 +10,7 @@ from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.json_schema import JsonObject, is_object, objects_in
-from spindle.schemas.models import model_schema
+from spindle.schemas.models import model_description, model_schema
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -91,4 +91,4 @@ async def tools(
 
 
 def _definition(name: str, tool: Tool) -> JsonObject:
-    return {"name": name, "description": tool.description, "parameters": model_schema(tool)}
+    return {"name": name, "description": model_description(tool), "parameters": model_schema(tool)}

@@ -24,12 +24,13 @@ from pydantic_core import SchemaValidator, core_schema
 from spindle.adapters.event_loop import Home
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import NOTHING, Part, TextPart, parts_of, text_of
+from spindle.calls.framing import framed, framed_parts, visible_value
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Result
 from spindle.domain.identity import Principal
 from spindle.errors import InvalidArgumentsError, SpindleError, ToolError
 from spindle.runs.outcomes import Finished, Paused
-from spindle.schemas.models import model_schema
+from spindle.schemas.models import model_description, model_schema
 
 # Arguments are checked against the tool's own schema, on the path of every call.
 _ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
@@ -88,7 +89,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
                 toolset=self,
                 tool_def=ToolDefinition(
                     name=name,
-                    description=tool.description,
+                    description=model_description(tool),
                     parameters_json_schema=model_schema(tool),
                     metadata={"tool": tool.name, "source": tool.source, "hints": tool.hints.to_dict()},
                 ),
@@ -113,8 +114,8 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
             pauses = [pause.to_dict() for pause in made.pauses]
             raise CallDeferred(metadata={"run_id": made.run_id, "pauses": pauses})
         if made.is_error:
-            raise ToolFailed(text_of(await parts_of(made)))
-        return await returned(made)
+            raise ToolFailed(text_of(framed_parts(await parts_of(made), name)))
+        return await returned(made, name)
 
     async def _offer(self) -> Offer:
         await self._app.catalog.look_again()
@@ -124,11 +125,11 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
         return self._offered[1]
 
 
-async def returned(result: Result) -> Any:
-    """The value that a pydantic-ai tool would return: the structured data, or text and images."""
-    parts = await parts_of(result)
+async def returned(result: Result, name: str = "the tool") -> Any:
+    """The value that a pydantic-ai tool would return: the structured data, or text and images, as data."""
+    parts = framed_parts(await parts_of(result), name)
     if all(isinstance(part, TextPart) for part in parts):
-        return result.structured if result.has_structured else text_of(parts)
+        return visible_value(result.structured) if result.has_structured else text_of(parts)
     return [_shown(part) for part in parts]
 
 
@@ -144,7 +145,7 @@ async def deferred_result(outcome: Finished | SpindleError) -> Any:
     if isinstance(outcome, SpindleError):
         return ToolFailed(outcome.message)
     if outcome.result.is_error:
-        return ToolFailed(outcome.result.text or NOTHING)
+        return ToolFailed(framed(outcome.result.text or NOTHING, "the tool"))
     return await returned(outcome.result)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,7 +61,7 @@ class Offer:
         """By the name that the model knows."""
         self.home = home
         self._app = app
-        self._options = options
+        self._options = replace(options, for_model=True)
 
     @classmethod
     async def of(cls, app: App, choice: ToolChoice, options: CallOptions = DEFAULT_OPTIONS) -> Offer:

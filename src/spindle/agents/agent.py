@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from spindle.agents.attachments import File, read_files
 from spindle.agents.context import ContextSettings
-from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
+from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job, policy_of
 from spindle.agents.events import AgentEvent, listening
 from spindle.agents.forking import forked
 from spindle.agents.limits import Limits
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from spindle.agents.record import Record
     from spindle.agents.workspace import WorkspaceAgents
+    from spindle.domain.flow_of_trust import Taint
     from spindle.domain.run import Run
     from spindle.runs.outcomes import Outcome
     from spindle.runs.placing import Placing
@@ -56,6 +57,8 @@ class Agent:
     object: a run is resumed, in another process, with the model of the agent of its name. `settings` go to
     the model: `temperature`, `max_tokens`. `context` says how long a conversation may become, and what is
     left out of it then. With `memory` the model can keep facts for later runs of the same principal.
+    `taint` says what becomes of calls that send, write or spend once words of others entered the run: `ask` a
+    person, `block`, or `off`. `send_to` are patterns of hosts and mail addresses, all that calls may name.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Agent:
         context: ContextSettings | Mapping[str, Any] | None = None,
         memory: bool = False,
         ask_user: bool = True,
+        taint: Taint = "ask",
+        send_to: Sequence[str] | None = None,
         name: str = "agent",
     ) -> None:
         require_library()
@@ -98,6 +103,7 @@ class Agent:
             context=ContextSettings.of(context),
             others=tuple(named[1:]),
             memory=memory,
+            policy=policy_of(taint, send_to),
         )
 
     # --- working

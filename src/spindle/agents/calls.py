@@ -101,14 +101,15 @@ class Calls:
         _raise_first(ended)
         taken_out = self._count_failures(calls, shown)
         for index, (call, answer) in enumerate(zip(calls, shown, strict=True)):
-            text = answer.text
+            told = ""
             if call.tool in taken_out:
-                text += (
-                    f"\n({call.name} failed {self._failing[call.tool]} times in a row, and is not offered "
+                told = (
+                    f"({call.name} failed {self._failing[call.tool]} times in a row, and is not offered "
                     "any more. Do without it, or tell the user.)"
                 )
             conversation.answer_call(
-                call.id, call.name, text, failed=answer.failed, pictures=answer.pictures,
+                call.id, call.name, answer.text, failed=answer.failed, pictures=answer.pictures,
+                is_ours=answer.is_ours, told=told,
                 about=self._job.about_result(turn.step, index, call.tool or call.own),
             )  # fmt: skip
         return any(not (call.problem or call.own == ANSWER) for call in calls)
@@ -118,7 +119,7 @@ class Calls:
     async def _shown(self, turn: ModelTurn, index: int) -> ShownResult:
         call = turn.calls[index]
         if call.problem is not None:
-            return ShownResult(call.problem, call.outcome)
+            return ShownResult(call.problem, call.outcome, is_ours=True)
         limit, reference = self._job.agent.limits.result, self._job.reference(turn.step, index)
         if call.own is not None:
             return self._cut(await self._own(turn, call), reference)
@@ -128,11 +129,13 @@ class Calls:
                 f"You made the same call {self._repeats(call) - 1} times in a row. It was not made again: "
                 "use what it returned, or do something else.",
                 "repeated",
+                is_ours=True,
             )
         try:
             result = await self._host.call(
-                call.tool, call.arguments, limits=self._limits, approve=self._job.agent.wants_approval
-            )
+                call.tool, call.arguments, limits=self._limits, approve=self._job.agent.wants_approval,
+                is_clean="untrusted" not in turn.record,
+            )  # fmt: skip
             self._count_inner(call.tool, result)
             shown = await shown_result(result, reference, limit)
             if not shown.failed and self._job.agent.hands_over_to(call.tool):
@@ -180,7 +183,8 @@ class Calls:
                     return await self._memory.use(call.own, given, self._host, place)
                 case _:
                     wrong = turn.answer_problem or "give the answer once"
-                    return ShownResult(f"the answer does not fit: {wrong}", "invalid_arguments")
+                    said = f"the answer does not fit: {wrong}"
+                    return ShownResult(said, "invalid_arguments", is_ours=True)
         except NotFoundError as error:
             return shown_error(error)
 
@@ -210,8 +214,8 @@ class Calls:
         reply = self._host.ask(InputRequired(question, tool=ASK_USER, details={"schema": schema}))
         if reply.refused is not None:
             reason = f": {reply.refused}" if reply.refused else ""
-            return ShownResult(f"the user would not answer{reason}", "refused")
-        return ShownResult(str(reply.answer))
+            return ShownResult(f"the user would not answer{reason}", "refused", is_ours=True)
+        return ShownResult(str(reply.answer), is_ours=True)
 
     async def _read_more(self, reference: str, start: int, length: int) -> ShownResult:
         whole = self._wholes.get(reference)
@@ -263,6 +267,7 @@ def _key(call: ModelCall) -> bytes:
 def _noted(turn: ModelTurn, index: int, shown: ShownResult) -> JsonObject:
     call = turn.calls[index]
     whole = {"whole": shown.whole[:MOST_KEPT]} if shown.whole is not None else {}
+    whole |= {"ours": True} if shown.is_ours else {}
     return {
         "kind": "result", "step": turn.step, "index": index, "id": call.id, "name": call.name,
         "tool": call.tool or call.own, "outcome": shown.outcome, "text": shown.text, **whole,

@@ -18,7 +18,9 @@ from pydantic_ai.messages import (
 
 from spindle.agents.attachments import content_of
 from spindle.agents.context import Cut, without
+from spindle.calls.framing import framed
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.visible import visible
 
 if TYPE_CHECKING:
     from spindle.calls.content import PicturePart
@@ -29,7 +31,9 @@ NOT_MADE = "this call was not made, because the run ended before"
 class Conversation:
     """The messages of one run."""
 
-    def __init__(self, history: Sequence[ModelMessage] = ()) -> None:
+    def __init__(self, history: Sequence[ModelMessage] = (), key: str = "") -> None:
+        """`key` is the run's id, of which the marks around results are made."""
+        self._key = key
         self._messages: list[ModelMessage] = list(history)
         self._next: list[ModelRequestPart] = []
         self._pinned: list[ModelRequestPart] = []
@@ -56,11 +60,16 @@ class Conversation:
         failed: bool,
         pictures: Sequence[PicturePart] = (),
         about: JsonObject | None = None,
+        is_ours: bool = False,
+        told: str = "",
     ) -> None:
-        """Adds the answer to a call. `about` is kept with it and not shown: its `reference`, and whether it
-        is `pinned`."""
+        """Answers a call with what its tool returned, as data, unless they are ours or the user's. `told`:
+        what we say to it. `about` is kept with it and not shown: its `reference`, and whether it is
+        `pinned`."""
         import base64
 
+        text = visible(text) if is_ours else framed(text, name, f"{self._key} {call_id}")
+        text = f"{text}\n{told}" if told else text
         content: Any = text
         if pictures:
             shown = [

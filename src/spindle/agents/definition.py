@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from spindle.agents.context import ContextSettings
 from spindle.agents.limits import Limits
+from spindle.domain.flow_of_trust import Taint, TrustPolicy
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import fields_of
+from spindle.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from spindle.agents.conversation import Conversation
@@ -44,6 +46,8 @@ class AgentDefinition:
     """Models that are asked, in this order, where the one before fails."""
     memory: bool = False
     """True if the model can keep facts for later runs."""
+    policy: TrustPolicy = field(default_factory=TrustPolicy)
+    """What it may do once words of others have entered its run, and where it may send."""
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -68,6 +72,7 @@ class AgentDefinition:
             "approve": list(self.approve),
             "handoffs": list(self.handoffs),
             "limits": self.limits.to_dict(),
+            "policy": self.policy.to_dict(),
             "prices": {name: list(price) for name, price in self.prices.items()},
             "context": self.context.to_dict(),
             "others": list(self.others),
@@ -89,6 +94,7 @@ class AgentDefinition:
             ContextSettings.of(data.get("context")),
             tuple(data.get("others", ())),
             data.get("memory", False),
+            TrustPolicy.from_dict(data.get("policy", {})),
         )
 
 
@@ -111,6 +117,8 @@ class Job:
     """Files that go with the task, as `read_files` returns them."""
     thread: str | None = None
     """The conversation over runs that this run continues."""
+    untrusted: str = ""
+    """What brought untrusted content into the runs that it continues."""
 
     def tell(self, conversation: Conversation) -> None:
         """Tells the model the task."""
@@ -146,4 +154,14 @@ class Job:
             data["parallel"],
             data.get("files", ()),
             data.get("thread"),
+            data.get("untrusted", ""),
         )
+
+
+def policy_of(taint: Taint, send_to: Sequence[str] | None) -> TrustPolicy:
+    """Returns the flow-of-trust policy of these options. Raises ConfigurationError."""
+    if taint not in get_args(Taint):
+        raise ConfigurationError(f"`taint` is {taint!r}", hint="it is one of ask, block and off")
+    if isinstance(send_to, str):
+        raise ConfigurationError("`send_to` is a list of patterns", hint=f'send_to=["{send_to}"]')
+    return TrustPolicy(taint, None if send_to is None else tuple(send_to))

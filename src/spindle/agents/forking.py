@@ -26,4 +26,7 @@ def forked(record: Record, step: int | None, message: str) -> Job:
             hint="give a message that says what to do next",
         )
     earlier = (record.run.id, *record.job.earlier)
-    return replace(record.job, run=new_id(), task=message, history=write_messages(messages), earlier=earlier)
+    return replace(
+        record.job, run=new_id(), task=message, history=write_messages(messages), earlier=earlier,
+        untrusted=record.untrusted or "",
+    )  # fmt: skip

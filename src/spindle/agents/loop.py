@@ -60,7 +60,7 @@ class Loop:
         self._calls = calls
         self._budget = budget
         self._listener = listener
-        self._conversation = Conversation(read_messages(job.history))
+        self._conversation = Conversation(read_messages(job.history), job.run)
         self._step = self._answered = 0
         self._useless = 0
         """The number of unusable answers in a row."""
@@ -165,7 +165,7 @@ class Loop:
 
     def _answer_unmade(self, turn: ModelTurn, why: str) -> None:
         for call in turn.calls:
-            self._conversation.answer_call(call.id, call.name, why, failed=True)
+            self._conversation.answer_call(call.id, call.name, why, failed=True, is_ours=True)
 
     def _refuse_refusals(self, turn: ModelTurn) -> None:
         response = turn.response

@@ -12,6 +12,7 @@ from spindle.agents.events import AgentEvent
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import NotFoundError
 from spindle.remedies import Remedy
+from spindle.runs.record import origin_in
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -64,6 +65,8 @@ class Record:
     run: Run
     job: Job
     notes: Sequence[JsonObject]
+    untrusted: str | None = None
+    """What brought untrusted content into the run first."""
 
     def events(self) -> Iterator[AgentEvent]:
         for note in self.notes:
@@ -77,7 +80,7 @@ class Record:
         last = max((note.get("step", 0) for note in self.notes), default=0)
         if step is not None and not 0 <= step <= last:
             raise NotFoundError(f"run {self.run.id} has no step {step}", hint=f"it has steps 1 to {last}")
-        conversation = Conversation(read_messages(self.job.history))
+        conversation = Conversation(read_messages(self.job.history), self.job.run)
         self.job.tell(conversation)
         kept = [note for note in self.notes if step is None or note.get("step", 0) <= step]
         for note in sorted(kept, key=_in_order):
@@ -87,9 +90,11 @@ class Record:
             elif note["kind"] == "turn":
                 conversation.respond(read_response(note["response"]))
             elif note["kind"] == "result":
-                failed = note["outcome"] != "ok"
+                failed, is_ours = note["outcome"] != "ok", note.get("ours", False)
                 about = self.job.about_result(note["step"], note["index"], note["tool"])
-                conversation.answer_call(note["id"], note["name"], note["text"], failed=failed, about=about)
+                conversation.answer_call(
+                    note["id"], note["name"], note["text"], failed=failed, about=about, is_ours=is_ours
+                )
             elif note["kind"] == "told":
                 conversation.say(note["text"])
         return conversation.messages()
@@ -133,13 +138,16 @@ async def read_record(store: RunStore, sealer: Sealer, run: str) -> Record:
         raise NotFoundError(what, remedy=Remedy("list_runs"))
     notes: list[JsonObject] = []
     given: JsonObject | None = None
+    untrusted: str | None = None
     for event in await store.history(found.id):
         if event.sealed is None:
             continue
-        if event.kind == "note" and _is_ours(event.path):
+        if event.kind == "note" and (origin := origin_in(event.path)) is not None:
+            untrusted = untrusted or origin
+        elif event.kind == "note" and _is_ours(event.path):
             notes.append(sealer.open(event.sealed, f"run:{found.id}:{event.path}"))
         elif event.kind == "started":
             given = sealer.open(event.sealed, f"run:{found.id}:started")
     if given is None:
         raise NotFoundError(f"what run {found.id} was started with is not in the store")
-    return Record(found, Job.from_dict(given), notes)
+    return Record(found, Job.from_dict(given), notes, untrusted)

@@ -26,6 +26,8 @@ class ShownResult:
     whole: str | None = None
     """The whole text if it was cut."""
     pictures: Sequence[PicturePart] = ()
+    is_ours: bool = False
+    """True if these are words of Spindle or of the user, not of a tool."""
     was_refused: bool = False
     """True if the call was not made, because a person or a policy here is against it."""
 
@@ -64,7 +66,9 @@ def shown_error(error: SpindleError) -> ShownResult:
         lines.append(f"hint: {hint}")
     # A source that lacks a permission has a status, or answered.
     refused = error.category == "permission" and error.status is None and not error.answered
-    return ShownResult("\n".join(lines), error.category, was_refused=refused)
+    # What was not sent was judged here, in our own words.
+    is_ours = refused or error.sent is False or error.category in ("invalid_arguments", "not_found")
+    return ShownResult("\n".join(lines), error.category, is_ours=is_ours, was_refused=refused)
 
 
 def cut(text: str, start: int, length: int, reference: str) -> str:

@@ -22,7 +22,7 @@ from spindle.domain.names import LONGEST, may_name, served_names
 from spindle.errors import AuthError, NotFoundError, SpindleError, did_you_mean
 from spindle.ports.store import ToolFilter
 from spindle.remedies import Remedy
-from spindle.schemas.models import arguments_of, model_schema
+from spindle.schemas.models import arguments_of, model_description, model_schema
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
@@ -91,7 +91,8 @@ class Toolbox:
         kept = [name for name in names if name not in self.removed]
         found = await self._whole(view, kept)
         offered = [
-            Offered(view.given[tool.name], tool.name, tool.description, model_schema(tool)) for tool in found
+            Offered(view.given[tool.name], tool.name, model_description(tool), model_schema(tool))
+            for tool in found
         ]
         return offered, self._is_large(view)
 
@@ -153,7 +154,7 @@ class Toolbox:
         return {
             "tool": full,
             "name": view.given[full],
-            "description": tool.description,
+            "description": model_description(tool),
             "input_schema": model_schema(tool),
         }
 

@@ -85,6 +85,7 @@ class WorkspaceAgents:
         limits = [self._limit(agent, around.depth)]
         if job.parallel is not None and job.parallel < agent.limits.parallel:
             limits.append(Limit(job.parallel))
+        host.under(agent.policy, job.untrusted)
         budget = Budget(agent.limits, agent.prices, outer=outer, step=job.run)
 
         async def read_earlier(reference: str) -> str | None:

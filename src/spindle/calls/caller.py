@@ -27,9 +27,9 @@ from spindle.calls.permissions import (
     Visible,
     allow_all,
     approved_arguments,
+    reason_for_approval,
     require,
     show_all,
-    wants_approval,
 )  # fmt: skip
 from spindle.calls.prepared import PreparedTools
 from spindle.calls.record import Recorder, ended_by, hide_secrets, secrets_in, without_secrets
@@ -153,8 +153,7 @@ class Caller:
             tool = self._catalog.at_hand(name)
             if tool is None or (self._visible is not show_all and not self._visible(principal, tool.name)):
                 tool = await self.find(name, principal)
-            running.tool = tool
-            running.stage = "settings"
+            running.tool, running.stage = tool, "settings"
             prepared = running.prepared = self._prepared.of(tool, self._catalog.sources)
             config, running.secrets = prepared.config, with_known(prepared.guards.secrets)
             running.stage = "permission"
@@ -173,11 +172,10 @@ class Caller:
                 except LargeArgumentsError:
                     running.is_large = True
                     await in_short_turn(self._validate, tool, given, config, running)
-            if (config.approve or options.approve) and wants_approval(tool, config, options):
+            if (why := reason_for_approval(prepared, options, given, journal)) is not None:
                 running.stage = "approval"
-                allowed = approved_arguments(tool, given, journal)
-                running.has_changed, running.is_large = allowed != given, True
-                given = allowed
+                allowed = approved_arguments(tool, given, journal, why)
+                running.has_changed, running.is_large, given = allowed != given, True, allowed
                 self._validate(tool, given, config, running)
             if journal is not None and (begun := journal.begun()) is not None:
                 running.stage = "doubt"
@@ -190,8 +188,7 @@ class Caller:
                 credential = await self._credentials.for_call(tool.source, config, options.principal)
             if credential is not NO_CREDENTIAL:
                 running.secrets |= credential.secrets
-            host, peer = CallHost(self, options.principal, journal), options.peer
-            answers = self.answers
+            host, peer, answers = CallHost(self, options.principal, journal), options.peer, self.answers
             if answers is not None and (prepared.asks_model or answers.on_question is not None):
                 peer = answers.peer(tool.source, tool.name, config, host, peer)
             running.timeout = config.timeout if options.timeout is None else options.timeout
@@ -235,6 +232,8 @@ class Caller:
                 outcome, problem = result.category or "tool", problem_of(result)
                 if options.raise_tool_errors:
                     raise error_of(tool, result)
+            elif running.secrets and (options.for_model or (journal is not None and journal.policy)):
+                result = without_secrets(result, running.secrets, ())
             if running.has_changed:
                 return replace(result, changed=self.recorder.masked(tool, given, running.secrets))
             return result
@@ -252,6 +251,7 @@ class Caller:
                 _current_call.reset(token)
                 running.stage = "record"
                 if running.tool is not None:
+                    running.mark(journal, result)
                     mask, about = self.recorder.masked, (running.tool, given, running.secrets)
                     shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
                     record = running.record(shown, given, options, outcome, problem, result, journal)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spindle.calls.sampling import Sampling
     from spindle.domain.call import CallRecord, Host, Reply, Result
     from spindle.domain.doubt import InDoubt
+    from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.peer import Peer
@@ -88,6 +89,19 @@ class CallHost:
         """The same host for an agent in whose context this is called, with its model that answers sources."""
         return CallHost(self._caller, self._principal, self._journal, model)
 
+    def under(self, policy: TrustPolicy, origin: str = "") -> None:
+        """Has all steps below this place keep to the policy. `origin`: where untrusted content came from that
+        is there from the start."""
+        if self._journal is not None:
+            self._journal.policy = policy.inside(self._journal.policy)
+            if origin:
+                self._journal.mark_untrusted(origin)
+
+    @property
+    def untrusted(self) -> str | None:
+        """What brought untrusted content into the run first."""
+        return self._journal.untrusted if self._journal is not None else None
+
     @property
     def step_id(self) -> str | None:
         return self._journal.step_id if self._journal is not None else None
@@ -103,10 +117,11 @@ class CallHost:
         on_record: Callable[[CallRecord], None] | None = None,
         limits: Sequence[Limit] = (),
         approve: Callable[[Tool, bool], bool] | None = None,
+        is_clean: bool = False,
     ) -> Result:
         options = CallOptions(
             self._principal, timeout, limits=limits, use_cache=use_cache, cache_ttl=cache_ttl,
-            on_record=on_record, approve=approve,
+            on_record=on_record, approve=approve, is_clean=is_clean,
         )  # fmt: skip
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
         token, model = current_journal.set(self._journal), own_model.set(self._model)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from spindle.domain.call import Reply, Result
     from spindle.domain.doubt import InDoubt
+    from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Begun
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 class Journal(Protocol):
     """The record of a run, as seen from one place in it."""
+
+    policy: TrustPolicy | None
+    """The flow-of-trust policy of the work that this place is part of; None: there is none."""
 
     has_own_task: bool
     """True if the work here has a task of its own, so that others have their turn before and after it."""
@@ -92,6 +96,15 @@ class Journal(Protocol):
     def note(self, name: str, data: JsonObject) -> bool:
         """Adds to the run's history, once for each name at this place. Returns False if it is there
         already."""
+        ...
+
+    @property
+    def untrusted(self) -> str | None:
+        """What brought untrusted content into the run first; None: nothing did."""
+        ...
+
+    def mark_untrusted(self, origin: str = "") -> None:
+        """Notes with the run that untrusted content has come in: by this step, or from `origin`."""
         ...
 
     def reply(self) -> Reply | None:

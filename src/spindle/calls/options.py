@@ -44,6 +44,10 @@ class CallOptions:
     """The peer's answers to `Result.asked`."""
     meta: JsonObject | None = None
     """The client sends this along in MCP's `_meta`, such as its trace context; MCP servers are sent it."""
+    is_clean: bool = False
+    """It was decided on before untrusted content entered the run, whatever came in since."""
+    for_model: bool = False
+    """The result is shown to a model: secrets of the source that it repeats are masked."""
     approve: Callable[[Tool, bool], bool] | None = None
     """Asked of a tool, and if it may destroy: True if a person must allow the call, besides where its source
     says so."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from spindle.calls.known_secrets import with_known
 from spindle.calls.record import clean_json, secrets_in, with_secrets
+from spindle.calls.taint import reason_to_ask
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool
 from spindle.errors import ApprovalRequired, PermissionDeniedError
@@ -17,6 +18,7 @@ from spindle.remedies import Remedy
 if TYPE_CHECKING:
     from spindle.calls.journal import Journal
     from spindle.calls.options import CallOptions
+    from spindle.calls.prepared import PreparedTool
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
 
@@ -74,6 +76,22 @@ def require(permission: Permission, principal: Principal, tool: Tool) -> None:
         )
 
 
+def reason_for_approval(
+    prepared: PreparedTool, options: CallOptions, given: JsonObject, journal: Journal | None
+) -> str | None:
+    """Returns why a person must approve the call, which is empty where its source or the caller say so; None:
+    nobody must. Raises PermissionDeniedError if the run's flow-of-trust policy forbids it."""
+    policy = journal.policy if journal is not None else None
+    if policy is None and options.approve is None and not prepared.config.approve:
+        return None  # as it is with nearly all calls
+    why = None
+    if policy is not None and journal is not None:
+        why = reason_to_ask(prepared, given, policy, None if options.is_clean else journal.untrusted)
+    if why is None and wants_approval(prepared.tool, prepared.config, options):
+        return ""
+    return why
+
+
 def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bool:
     """True if the tool's source or the caller requires approval by a person."""
     if not config.approve and options.approve is None:
@@ -84,10 +102,12 @@ def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bo
     return options.approve is not None and options.approve(tool, destructive)
 
 
-def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | None) -> JsonObject:
+def approved_arguments(
+    tool: Tool, arguments: JsonObject, journal: Journal | None, why: str = ""
+) -> JsonObject:
     """Returns the arguments as a person let them pass, perhaps after changing them. Raises ApprovalRequired
-    until somebody has decided about exactly these. Secrets are masked for the person, and stay what they were
-    where the mask was left in its place."""
+    until somebody has decided about exactly these, having been told `why`. Secrets are masked for the
+    person, and stay what they were where the mask was left in its place."""
     shown = clean_json(arguments, with_known(frozenset(secrets_in(arguments, tool.input_schema))))
     question = ApprovalRequired(
         f"{tool.name} is called only with approval",
@@ -95,6 +115,9 @@ def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | Non
         tool=tool.name,
         details={"tool": tool.name, "arguments": shown},
     )
+    if why:
+        # Not part of what identifies it: what was asked before the run was marked is not asked twice.
+        question.message = f"{question.message}, because {why}"
     if journal is None:
         raise question
     reply = journal.ask(question)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.doubt import leaves_doubt
+from spindle.calls.taint import acts, brings_untrusted
 from spindle.domain.bounded import BoundedMap
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class PreparedTool:
     """True if what the tool promises of its results is to be checked."""
     asks_model: bool
     """True if its source may ask for a model during calls."""
+    acts: bool
+    """True unless its calls are known to send, write and spend nothing."""
+    is_untrusted: bool
+    """True if its results may be words of anybody."""
     credential: Credential | None
     """The credential that everybody has here; None if it depends on who calls."""
 
@@ -68,6 +73,8 @@ class PreparedTools:
                 bool(config.check_results) and tool.output_schema is not None,
                 # As a field, since asking a model of Pydantic for one that it has not costs more.
                 "sampling" in vars(config).get("answers", ()),
+                acts(tool, config),
+                brings_untrusted(tool, config),
                 self._credentials.shared(tool.source, config),
             )
         return found

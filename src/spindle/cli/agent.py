@@ -169,6 +169,8 @@ def _made(app: Spindle, config: AgentConfig) -> Agent:
         prices=config.prices,
         context=config.context.model_dump(exclude_none=True),
         memory=config.memory,
+        taint=config.taint,
+        send_to=config.send_to,
     )
 
 

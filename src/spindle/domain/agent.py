@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from spindle.domain.flow_of_trust import Taint, TrustPolicy
 from spindle.domain.json_schema import is_array, is_object
 
 
@@ -56,6 +57,15 @@ class AgentConfig(BaseModel):
     approve: tuple[str, ...] = Field(
         default=("destructive",), description="patterns of tools whose calls a person must allow"
     )
+    taint: Taint = Field(
+        default="ask",
+        description="calls that send, write or spend after words of others entered the run:"
+        " `ask` a person, `block` them, or `off`",
+    )
+    send_to: tuple[str, ...] | None = Field(
+        default=None,
+        description="patterns of hosts and mail addresses, all that calls may name; left out: any",
+    )
     limits: AgentLimits = AgentLimits()
     context: AgentContext = AgentContext()
     memory: bool = Field(default=False, description="the model can keep facts for later runs")
@@ -77,3 +87,8 @@ class AgentConfig(BaseModel):
     def others(self) -> tuple[str, ...]:
         """The models that are asked where the first one fails."""
         return self.models[1:] if self.models[:1] == (self.model,) else ()
+
+    @property
+    def policy(self) -> TrustPolicy:
+        """The flow-of-trust policy of the workspace's agents."""
+        return TrustPolicy(self.taint, self.send_to)

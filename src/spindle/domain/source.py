@@ -290,6 +290,11 @@ class SourceConfig(Section):
         default=False,
         description="whether a server that is not pinned is believed when it says it does no harm",
     )
+    untrusted: bool | tuple[str, ...] | None = Field(
+        default=None,
+        description="whether its results are words of others, such as mails; or tools of which they are",
+    )
+    harmless: tuple[str, ...] = Field(default=(), description="tools that send, write and spend nothing")
     in_doubt: dict[str, InDoubt] = Field(
         default_factory=dict[str, InDoubt],
         description='what becomes of a step that was begun before a fault and may have been done: "ask",'
@@ -318,15 +323,15 @@ class SourceConfig(Section):
                 raise ValueError('must be users, "group:NAME", or "caller"')
         return names
 
-    @field_validator("include", "exclude", "approve", "approvers", mode="before")
+    @field_validator("include", "exclude", "approve", "approvers", "untrusted", "harmless", mode="before")
     @classmethod
     def _one_pattern_is_a_list(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    @field_validator("include", "exclude", "approve")
+    @field_validator("include", "exclude", "approve", "untrusted", "harmless")
     @classmethod
-    def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        return check_patterns(patterns)
+    def _patterns_compile(cls, patterns: tuple[str, ...] | bool | None) -> tuple[str, ...] | bool | None:
+        return check_patterns(patterns) if isinstance(patterns, tuple) else patterns
 
     @field_validator("in_doubt", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spindle.calls.options import CallOptions
     from spindle.domain.call import Reply, Result
     from spindle.domain.doubt import InDoubt
+    from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Begun
@@ -31,6 +32,7 @@ class LonePlace:
     """The place of a call that may become a run. Until then nobody knows of it, so that nothing is noted."""
 
     has_own_task = False
+    policy: TrustPolicy | None = None
     journal: RunJournal | None = None
     """That of the run that it has become."""
     _place: RunPlace | None = None
@@ -116,6 +118,14 @@ class LonePlace:
     async def confirm(self) -> None:
         if self._place is not None:
             await self._place.confirm()
+
+    @property
+    def untrusted(self) -> str | None:
+        return self._place.untrusted if self._place is not None else None
+
+    def mark_untrusted(self, origin: str = "") -> None:
+        if self._place is not None:  # else it is the only call, after which there is nothing to judge
+            self._place.mark_untrusted(origin)
 
     def reply(self) -> Reply | None:
         return None

@@ -21,10 +21,12 @@ from spindle.domain.call import Reply, Result
 from spindle.domain.json_schema import JsonObject, survives_json, to_json
 from spindle.errors import AuthError, Interruption, SpindleError, interruption_in
 from spindle.runs.outcomes import read
+from spindle.runs.record import mark_of, origin_in
 from spindle.runs.waits import OVER
 
 if TYPE_CHECKING:
     from spindle.domain.doubt import InDoubt
+    from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.identity import Principal
     from spindle.domain.run import Begun
     from spindle.runs.journal import RunJournal
@@ -45,7 +47,9 @@ class RunPlace:
         path: str = "",
         principal: Principal | None = None,
         branches: Branches = (),
+        policy: TrustPolicy | None = None,
     ) -> None:
+        self.policy = policy
         self._journal = journal
         self._path = path
         self._principal = principal
@@ -89,7 +93,7 @@ class RunPlace:
 
     def _place_of(self, tool: str, arguments: Mapping[str, Any], principal: Principal) -> RunPlace:
         path = self._next(f"/{tool}:{_digest(identified(arguments), principal.id)}")
-        place = RunPlace(self._journal, path, principal, self._branches)
+        place = RunPlace(self._journal, path, principal, self._branches, self.policy)
         place._is_outer = not self._path
         return place
 
@@ -111,7 +115,7 @@ class RunPlace:
             return read(recorded).structured
         journal.stops.refuse(path, self._branches)
         await journal.check_lease()
-        place = RunPlace(journal, path, self._principal, self._branches)
+        place = RunPlace(journal, path, self._principal, self._branches, self.policy)
 
         async def judged(_: Journal | None) -> Any:
             begun = place.begun()
@@ -138,7 +142,7 @@ class RunPlace:
 
     def branch(self, name: str) -> RunPlace:
         path = self._next(f"/{name}")
-        return RunPlace(self._journal, path, self._principal, (*self._branches, path))
+        return RunPlace(self._journal, path, self._principal, (*self._branches, path), self.policy)
 
     def give_up(self) -> None:
         self._journal.withdraw(self._path)
@@ -168,8 +172,20 @@ class RunPlace:
     def note(self, name: str, data: JsonObject) -> bool:
         return self._journal.note(f"{self._path}#{name}", data)
 
+    @property
+    def untrusted(self) -> str | None:
+        known = self._journal.known
+        return None if self._path in known.before else known.untrusted
+
+    def mark_untrusted(self, origin: str = "") -> None:
+        known, path = self._journal.known, mark_of(self._path, origin)
+        # Written in one go with the outcome of the step, and before those of later ones.
+        if known.untrusted is None and self._journal.note(path, {"kind": "untrusted"}):
+            known.untrusted = origin_in(path)
+
     def ask(self, question: Interruption) -> Reply:
-        path = self._next(f"?{question.kind}:{_digest(identified([question.message, question.details]))}")
+        asked = [question.about, question.details]
+        path = self._next(f"?{question.kind}:{_digest(identified(asked))}")
         reply = self._journal.reply(path)
         if reply is None and self._journal.is_over(question, path):
             return Reply(state=OVER)

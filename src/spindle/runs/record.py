@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import RunEvent
 
+_UNTRUSTED = "#untrusted"
 _LATER = re.compile(r"~\d+$")
 """The end of the path of a step that was recorded after a retry. Other paths end in `:` and a number."""
 
@@ -27,6 +28,10 @@ class RunRecord:
         self.begun: dict[str, RunEvent] = {}
         """By place, the calls that were begun and have no known end."""
         self.noted: set[str] = set()
+        self.untrusted: str | None = None
+        """What brought untrusted content into the run first."""
+        self.before: set[str] = set()
+        """The places whose calls were begun before that."""
         self.retries = 0
         self.takeovers = 0
         """The number of times that it was taken up since it last came further."""
@@ -38,6 +43,8 @@ class RunRecord:
                 place = _LATER.sub("", event.path)
                 if event.kind == "begun":
                     self.begun[place] = event
+                    if self.untrusted is None:
+                        self.before.add(place)
                 else:
                     self.begun.pop(place, None)
                 if event.kind == "step":
@@ -46,6 +53,7 @@ class RunRecord:
                     places.add(place)
             elif event.kind == "note":
                 self.noted.add(event.path)
+                self.untrusted = self.untrusted or origin_in(event.path)
             elif event.kind == "retried":
                 self.retries += 1
                 self._forget_failures(history, sealer)
@@ -70,6 +78,18 @@ class RunRecord:
         self.outcomes = {place: event for place, event in self.outcomes.items() if not failed(event)}
         notes = [event for event in history if event.kind == "note" and event.path in self.noted]
         self.noted -= {event.path for event in notes if failed(event)}
+
+
+def mark_of(path: str, origin: str = "") -> str:
+    """Returns the path of the note that untrusted content came in at this place, or from `origin`."""
+    return f"{path}/{origin}:0:0{_UNTRUSTED}" if origin else f"{path}{_UNTRUSTED}"
+
+
+def origin_in(path: str) -> str | None:
+    """Returns what brought untrusted content in, of the path of a note that it did."""
+    if not path.endswith(_UNTRUSTED):
+        return None
+    return path.removesuffix(_UNTRUSTED).rpartition("/")[2].rsplit(":", 2)[0]
 
 
 def kept(given: JsonObject, options: CallOptions) -> JsonObject:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_array, is_object, resolve
 from spindle.domain.names import served_names
+from spindle.domain.visible import visible
 from spindle.ports.list_budget import size_of
 from spindle.schemas.addresses import Definition, references
 from spindle.schemas.keywords import LISTS, MAPS, SINGLE
@@ -34,8 +35,13 @@ def model_schema(tool: Tool) -> JsonObject:
     reads what a model sends."""
     made = tool.forms.get(_FORM)
     if made is None:
-        made = tool.forms[_FORM] = for_models(tool.input_schema)
+        made = tool.forms[_FORM] = _readable(for_models(tool.input_schema))
     return made
+
+
+def model_description(tool: Tool) -> str:
+    """Returns the description of a tool as a model is shown it: with what is not seen made visible."""
+    return visible(tool.description)
 
 
 def arguments_of(tool: Tool, sent: JsonObject) -> JsonObject:
@@ -239,3 +245,20 @@ def _either(one: Any, other: Any) -> Any:
         return one
     known = one["anyOf"] if is_object(one) and one.keys() == {"anyOf"} else [one]
     return {"anyOf": known if other in known else [*known, other]}
+
+
+def _readable(value: Any, *, is_text: bool = False) -> Any:
+    """Returns a schema with what is not seen in its descriptions and titles made visible. Names and values
+    stay: they are sent back."""
+    if isinstance(value, str):
+        return visible(value) if is_text else value
+    if is_object(value):
+        changed = {key: _readable(item, is_text=key in _SAID) for key, item in value.items()}
+        return changed if any(changed[key] is not item for key, item in value.items()) else value
+    if is_array(value):
+        items = [_readable(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
+
+
+_SAID: Final = frozenset({"description", "title", "$comment"})

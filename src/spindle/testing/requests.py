@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from spindle.calls.framing import unframed
 from spindle.domain.json_schema import JsonObject, is_object, objects_in
 
 Api = Literal["openai-chat", "openai-responses", "anthropic"]
@@ -19,6 +20,7 @@ class ToolAnswer:
 
     id: str
     text: str
+    """The text without the marks that say that it is data."""
     content: Any
     """The content as sent, with images if the API takes them."""
     is_error: bool | None = None
@@ -119,4 +121,4 @@ def text_of(content: object) -> str:
 def _answer(item: JsonObject, id_key: str, content: Any) -> ToolAnswer:
     said = item.get("is_error")
     is_error = (said is True) if id_key == "tool_use_id" else None
-    return ToolAnswer(str(item.get(id_key)), text_of(content), content, is_error)
+    return ToolAnswer(str(item.get(id_key)), unframed(text_of(content)), content, is_error)

@@ -24,6 +24,7 @@ class ToolOptions:
     read_only: bool | None = None
     idempotent: bool | None = None
     destructive: bool | None = None
+    open_world: bool | None = None
     pure: bool = False
     task: TaskSupport | None = None
     home: str | None = None
@@ -42,15 +43,16 @@ def tool(
     read_only: bool | None = None,
     idempotent: bool | None = None,
     destructive: bool | None = None,
+    open_world: bool | None = None,
     task: TaskSupport | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, tags: Sequence[str] = (), **options: Any) -> Any:
     """Offers a function as a tool. It stays an ordinary function.
 
     The schema comes from its type hints and docstring. `input_schema` replaces it with a JSON Schema, whose
-    properties are passed by name, or a Pydantic model, of which one instance is passed. `task` says of one
-    that takes long that MCP clients which know tasks get a task to ask after, or (`required`) that only they
-    may call it.
+    properties are passed by name, or a Pydantic model, of which one instance is passed. `open_world` says
+    that it may return words of anybody, such as a web page or a mail. `task` says of one that takes long that
+    MCP clients which know tasks get a task to ask after, or (`required`) that only they may call it.
     """
 
     home = sys._getframe(1).f_globals.get("__name__")  # pyright: ignore[reportPrivateUsage] - as logging does

@@ -127,7 +127,7 @@ def function_tool(function: Callable[..., Any]) -> FunctionTool:
             description=options.description or documentation.text,
             input_schema=schema,
             output_schema=output_schema,
-            hints=Hints(options.read_only, options.idempotent, options.destructive),
+            hints=Hints(options.read_only, options.idempotent, options.destructive, options.open_world),
             tags=options.tags,
             place=place(function),
             pure=options.pure or is_flow_safe(function),

@@ -26,7 +26,7 @@ class TrustPolicy:
         """Returns the policy of work that is done for other work: whoever delegates is not escaped."""
         if outer is None:
             return self
-        taint = max(self.taint, outer.taint, key=_STRICT.index)
+        taint = _STRICT[max(_STRICT.index(self.taint), _STRICT.index(outer.taint))]
         if self.send_to is None or outer.send_to is None:
             send_to = outer.send_to if self.send_to is None else self.send_to
         else:

@@ -177,6 +177,17 @@ async def test_the_mark_goes_with_a_conversation_that_is_continued(
     assert mailbox.sent == []
 
 
+async def test_the_mark_goes_with_a_thread(
+    app: spindle.Spindle, mailbox: Mailbox, server: ModelServer, model: Model
+) -> None:
+    server.feed(FETCH, "read", "and again", SEND, "done")
+    agent = Agent(app, model)
+    for _ in range(2):
+        assert isinstance(await agent.run("read it", thread="t"), AgentResult)
+    assert isinstance(await agent.run("and now?", thread="t"), Paused)
+    assert mailbox.sent == []
+
+
 async def test_a_flow_that_an_agent_calls_does_not_launder_words(
     mailbox: Mailbox, server: ModelServer, model: Model
 ) -> None:

@@ -299,7 +299,10 @@ class Agent:
         before, runs = (write_messages(history), ()) if known is None else (known.messages, known.runs)
         given = await asyncio.to_thread(read_files, files) if files else ()
         schema = schema_of(output_type)
-        return Job(new_id(), self._definition, task, schema, before, runs, parallel, given, thread)
+        untrusted = await self._agents.untrusted_in(runs[0]) if runs else ""
+        return Job(
+            new_id(), self._definition, task, schema, before, runs, parallel, given, thread, untrusted
+        )  # fmt: skip
 
     async def _run(
         self,

@@ -47,7 +47,7 @@ class AgentDefinition:
     memory: bool = False
     """True if the model can keep facts for later runs."""
     policy: TrustPolicy = field(default_factory=TrustPolicy)
-    """What it may do once words of others have entered its run, and where it may send."""
+    """Its rules for calls after words of others entered the run, and for where it may send."""
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -118,7 +118,7 @@ class Job:
     thread: str | None = None
     """The conversation over runs that this run continues."""
     untrusted: str = ""
-    """What brought untrusted content into the runs that it continues."""
+    """The tool that brought untrusted content into the runs that it continues."""
 
     def tell(self, conversation: Conversation) -> None:
         """Tells the model the task."""

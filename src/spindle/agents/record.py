@@ -66,7 +66,7 @@ class Record:
     job: Job
     notes: Sequence[JsonObject]
     untrusted: str | None = None
-    """What brought untrusted content into the run first."""
+    """The tool that brought untrusted content into the run first."""
 
     def events(self) -> Iterator[AgentEvent]:
         for note in self.notes:

@@ -12,7 +12,7 @@ from spindle.agents.record import Record, read_record
 from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
 from spindle.domain.bounded import BoundedMap
-from spindle.errors import ConfigurationError, SpindleError
+from spindle.errors import ConfigurationError, NotFoundError, SpindleError
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -105,6 +105,14 @@ class WorkspaceAgents:
 
     async def record(self, run: str) -> Record:
         return await read_record(self._store, self.sealer, run)
+
+    async def untrusted_in(self, run: str) -> str:
+        """Returns the tool that brought untrusted content into a run, or into those that it continued; empty:
+        none did. Of a run that was forgotten, the worst is assumed."""
+        try:
+            return (await self.record(run)).untrusted or ""
+        except NotFoundError:
+            return "an earlier run"
 
     async def close(self) -> None:
         self._resolved.clear()

@@ -99,7 +99,7 @@ class CallHost:
 
     @property
     def untrusted(self) -> str | None:
-        """What brought untrusted content into the run first."""
+        """The tool that brought untrusted content into the run first."""
         return self._journal.untrusted if self._journal is not None else None
 
     @property

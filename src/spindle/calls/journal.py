@@ -100,7 +100,7 @@ class Journal(Protocol):
 
     @property
     def untrusted(self) -> str | None:
-        """What brought untrusted content into the run first; None: nothing did."""
+        """The tool that brought untrusted content into the run first; None: none did."""
         ...
 
     def mark_untrusted(self, origin: str = "") -> None:

@@ -86,7 +86,8 @@ def reason_for_approval(
         return None  # as it is with nearly all calls
     why = None
     if policy is not None and journal is not None:
-        why = reason_to_ask(prepared, given, policy, None if options.is_clean else journal.untrusted)
+        origin = None if options.is_clean else journal.untrusted
+        why = reason_to_ask(prepared.tool, given, policy, origin, may_act=prepared.acts)
     if why is None and wants_approval(prepared.tool, prepared.config, options):
         return ""
     return why

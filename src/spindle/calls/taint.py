@@ -16,7 +16,6 @@ from spindle.domain.json_schema import is_array, is_object
 from spindle.errors import PermissionDeniedError
 
 if TYPE_CHECKING:
-    from spindle.calls.prepared import PreparedTool
     from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
@@ -59,11 +58,10 @@ def acts(tool: Tool, config: SourceConfig) -> bool:
 
 
 def reason_to_ask(
-    prepared: PreparedTool, given: JsonObject, policy: TrustPolicy, origin: str | None
+    tool: Tool, given: JsonObject, policy: TrustPolicy, origin: str | None, *, may_act: bool
 ) -> str | None:
     """Returns why a person must allow this call, though nobody else wants that. `origin` is what brought
     untrusted content into the run. Raises PermissionDeniedError if the policy forbids the call."""
-    tool = prepared.tool
     if policy.send_to is not None:
         strange = [place for place in places_in(given) if not _is_listed(place, policy.send_to)]
         if strange:
@@ -72,7 +70,7 @@ def reason_to_ask(
                 hint="add the place to `send_to`, or do without it",
                 sent=False,
             )
-    if policy.taint == "off" or not prepared.acts or origin is None:
+    if policy.taint == "off" or not may_act or origin is None:
         return None
     why = f"{origin} brought words of others into this run, and {tool.name} may act on them"
     if policy.taint == "block":

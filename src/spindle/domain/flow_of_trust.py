@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
 
 Taint = Literal["ask", "block", "off"]
-"""What becomes of calls that send, write or spend after untrusted content entered the run: a person approves
-each, none is made, or nothing."""
+"""The fate of calls that send, write or spend after untrusted content came in: a person approves each,
+none is made, or all are."""
 _STRICT: Final[tuple[Taint, ...]] = ("off", "ask", "block")
 
 

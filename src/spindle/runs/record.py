@@ -29,7 +29,7 @@ class RunRecord:
         """By place, the calls that were begun and have no known end."""
         self.noted: set[str] = set()
         self.untrusted: str | None = None
-        """What brought untrusted content into the run first."""
+        """The tool that brought untrusted content into the run first."""
         self.before: set[str] = set()
         """The places whose calls were begun before that."""
         self.retries = 0

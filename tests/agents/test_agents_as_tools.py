@@ -159,8 +159,7 @@ async def test_the_limit_of_the_outer_agent_holds_inside(server: ModelServer) ->
         "what I know so far",
     )
     async with workspace([add], settings=agents(counter={"tools": ["add"]})) as app:
-        limits = {"tokens": 150, "conclude": False}
-        done = await Agent(app, MODEL, tools=["counter"], limits=limits).run("go")
+        done = await Agent(app, MODEL, tools=["counter"], limits={"tokens": 150}).run("go")
     assert isinstance(done, AgentResult)
     assert (done.ended_by, done.usage.requests, done.usage.tokens) == ("tokens", 3, 230)
     # The last one is the answer with what there is.

@@ -131,8 +131,7 @@ async def test_runs_that_wait_in_a_file_cost_nothing(tmp_path: Path) -> None:
     print(await wait_for_an_hour(tmp_path, None, 20))
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.soak
 async def test_a_thousand_runs_wait_for_an_hour(
     tmp_path: Path, server: PostgresServer, figures: Figures
 ) -> None:

@@ -259,6 +259,9 @@ def running_prefect() -> Iterator[PrefectServer]:
         environment = {
             "PREFECT_HOME": home,
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            # Its SQLite has one writer: who meets another is told to come again.
+            "PREFECT_CLIENT_RETRY_EXTRA_CODES": "503",
+            "PREFECT_CLIENT_MAX_RETRIES": "20",
             "PREFECT_LOGGING_LEVEL": "ERROR",
             "PREFECT_LOGGING_TO_API_ENABLED": "false",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -12,7 +12,7 @@ from pydantic_ai.models import Model
 
 import spindle
 from spindle import Agent, AgentResult, tool
-from spindle.calls.framing import framed, unframed
+from spindle.calls.framing import framed, unframed, with_data
 from spindle.calls.taint import places_in
 from spindle.runs.outcomes import Paused
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
@@ -248,6 +248,12 @@ def test_a_text_that_knows_the_mark_cannot_end_the_frame() -> None:
     shown = framed(text, "t", "key")
     assert unframed(shown) == text
     assert not shown.endswith(f"[end of data {known}]")
+
+
+def test_data_is_shortened_within_its_frame() -> None:
+    shown = framed("long text", "t", "key")
+    assert with_data(shown, lambda data: data[:4]) == framed("long", "t", "key")
+    assert with_data(framed("", "t", "key"), lambda data: "x") == framed("x", "t", "key")
 
 
 async def test_descriptions_hide_nothing_from_who_reads_them(server: ModelServer, model: Model) -> None:

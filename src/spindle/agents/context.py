@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from spindle.agents.own_tools import ASK_USER
 from spindle.agents.results import READ_MORE, cut
+from spindle.calls.framing import unframed, with_data
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, did_you_mean
 
@@ -200,8 +201,10 @@ def _lines(response: ModelResponse, following: Sequence[Any]) -> Iterator[str]:
 
 def _referred(part: Any, most: int) -> str:
     reference, length = _reference(part), size_of(part)
-    if most and reference and isinstance(part.content, str):
-        return cut(part.content, 0, most, reference)
+    if isinstance(part.content, str):
+        length = len(unframed(part.content))
+        if most and reference:
+            return with_data(part.content, lambda data: cut(data, 0, most, reference))
     how = f"; {_readable(reference)}" if reference else ""
     return f"[a result of {length} characters was left out to make room{how}]"
 

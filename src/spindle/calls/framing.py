@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 from spindle.calls.content import Part, TextPart
@@ -33,6 +34,18 @@ def framed(text: str, tool: str, key: str = _PROCESS) -> str:
 def unframed(text: str) -> str:
     """Returns a text without the marks around the data in it."""
     return _FRAME.sub(lambda found: found[2], text)
+
+
+def with_data(text: str, change: Callable[[str], str]) -> str:
+    """Returns a text with the data in it changed, within the same marks. One without marks is data itself."""
+    if _FRAME.search(text) is None:
+        return change(text)
+    return _FRAME.sub(
+        lambda found: (
+            f"{found[0][: found.start(2) - found.start()]}{change(found[2])}\n[end of data {found[1]}]"
+        ),
+        text,
+    )
 
 
 def framed_parts(parts: list[Part], tool: str, key: str = _PROCESS) -> list[Part]:

@@ -12,6 +12,7 @@ from pydantic_ai.models import CompletedStreamedResponse, Model
 from pydantic_ai.models.wrapper import WrapperModel
 
 from spindle.agents.conversation import read_response, write_messages
+from spindle.calls.framing import unframed
 from spindle.calls.known_secrets import with_known
 from spindle.calls.record import clean_json
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object
@@ -137,4 +138,6 @@ def _steady(value: Any) -> Any:
     """Returns a message without what is another each time."""
     if is_object(value):
         return {key: _steady(item) for key, item in value.items() if key not in _CHANGES}
-    return [_steady(item) for item in value] if is_array(value) else value
+    if is_array(value):
+        return [_steady(item) for item in value]
+    return unframed(value) if isinstance(value, str) else value

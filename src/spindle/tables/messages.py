@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from spindle.calls.framing import framed, unframed
 from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import TableError, did_you_mean
 
@@ -149,6 +150,8 @@ def history_of(messages: Sequence[ConversationRow]) -> list[ModelMessage]:
             told: ModelRequestPart = UserPromptPart(text)
             if message.role == "tool":
                 failed = "failed" if message.is_error else "success"
+                # Of a mark in the text itself, which anybody can write into a table, nothing is believed.
+                text = framed(unframed(text), name)
                 told = ToolReturnPart(name, text, str(message.tool_call_id), outcome=failed)
             if found and isinstance(found[-1], ModelRequest):
                 found[-1] = ModelRequest([*found[-1].parts, told])
@@ -169,9 +172,8 @@ def messages_of(conversation: Sequence[ModelMessage], names: Mapping[str, str]) 
             elif isinstance(part, ToolReturnPart):
                 name = names.get(part.tool_call_id, part.tool_name)
                 failed = part.outcome != "success"
-                found.append(
-                    ConversationRow("tool", _text(part.content), name, part.tool_call_id, is_error=failed)
-                )
+                text = unframed(_text(part.content))
+                found.append(ConversationRow("tool", text, name, part.tool_call_id, is_error=failed))
             elif isinstance(part, TextPart) and part.content:
                 found.append(ConversationRow("assistant", part.content))
             elif isinstance(part, ToolCallPart):

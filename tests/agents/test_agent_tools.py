@@ -116,7 +116,7 @@ async def test_real_servers_and_functions_side_by_side(server: ModelServer, any_
         "time": {"command": ["mcp-server-time"]},
     }
     async with workspace([shout], sources=sources) as app:
-        done = await Agent(app, any_model, approve=()).run("go")
+        done = await Agent(app, any_model, approve=(), taint="off").run("go")
     assert isinstance(done, AgentResult)
     assert [call["outcome"] for call in done.calls] == ["ok"] * 4
     answers = [item.text for item in server.requests[1].tool_answers]

@@ -46,7 +46,7 @@ def limited_to(store: SqliteStore, pages: int) -> Iterator[None]:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", str(folder)]
     if (
         os.geteuid() != 0
         or not shutil.which("mount")

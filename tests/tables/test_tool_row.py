@@ -31,6 +31,7 @@ def test_the_numbers_of_the_kinds_are_what_files_have_them_for() -> None:
         "python": 7,
         "events": 8,
         "mods": 9,
+        "agents": 10,
         "other": 127,
     }
 

@@ -24,6 +24,7 @@ class ToolKind(IntEnum):
     PYTHON = 7
     EVENTS = 8
     MODS = 9
+    AGENTS = 10
     OTHER = 127
     """A kind of source that a plugin provides; its name is in the row's source."""
 

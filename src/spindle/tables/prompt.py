@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from spindle.agents.events import AgentEvent
     from spindle.agents.limits import Limits
-    from spindle.agents.record import Record
     from spindle.app import Spindle
     from spindle.domain.identity import Credential
     from spindle.tables.rows import Note
@@ -43,9 +42,6 @@ logger = logging.getLogger("spindle")
 
 ENDED_BY = b"spindle.ended_by"
 """Beside the schema of the messages: `answer`, or the limit that ended the run."""
-
-
-LAST = "The limit of steps is reached, and no tool can be called any more. Answer with what you know now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +68,7 @@ class Prompt:
     async def run(self, app: Spindle) -> pa.Table:
         """Runs the agent, and returns the conversation as a table."""
         from spindle.agents.agent import Agent
+        from spindle.agents.limits import Limits
         from spindle.agents.outcomes import AgentResult
 
         if self.key is not None:
@@ -92,7 +89,7 @@ class Prompt:
                 self.model,
                 instructions="\n\n".join(part for part in told if part),
                 approve=(),  # the rows' own source refuses destructive calls: there is no person to ask
-                limits=self.limits,
+                limits=replace(Limits.of(self.limits), conclude=self.final_answer),
                 settings=self.settings,
                 ask_user=False,
             )
@@ -101,8 +98,6 @@ class Prompt:
             if not isinstance(outcome, AgentResult):
                 raise ModelError("the run stopped for a person, and nobody can be asked here")
             record = await agent.record(outcome.run_id)
-            if self.final_answer and outcome.ended_by == "steps":
-                record = await self._final(record, told)
         if outcome.ended_by != "answer":
             self.note(f"it ended before there was an answer: the limit of {outcome.ended_by} was reached")
         names = {event.call_id: event.tool for event in record.events() if event.call_id and event.tool}
@@ -111,22 +106,6 @@ class Prompt:
         system = [message for message in self.messages if message.role == "system"]
         said = messages_of(record.messages(), names)
         return message_table([*system, *said], {ENDED_BY: outcome.ended_by.encode()})
-
-    async def _final(self, record: Record, told: Sequence[str]) -> Record:
-        """Asks for an answer after the last step, and returns the record with it."""
-        from spindle.agents.agent import Agent
-
-        async with open_workspace(settings=settings_of_rows(), note=self.note) as no_tools:
-            agent = Agent(
-                no_tools,
-                self.model,
-                instructions="\n\n".join(part for part in told if part),
-                limits={"steps": 1},
-                settings=self.settings,
-                ask_user=False,
-            )
-            outcome = await agent.run(LAST, history=record.messages(), on_event=self.on_event)
-            return await agent.record(outcome.run_id)
 
 
 class Options(TypedDict, total=False):

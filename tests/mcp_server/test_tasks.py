@@ -222,3 +222,19 @@ async def test_the_tasks_of_one_client_are_limited(tmp_path: Path) -> None:
         await client.request("tasks/cancel", taskId=asked[0])
         assert (await client.request("tasks/get", taskId=asked[0]))["status"] == "cancelled"
         assert (await client.call("wait", gate="full"))["resultType"] == "task"
+
+
+async def test_a_task_that_begins_to_wait_while_they_are_counted_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with spindle.open(tmp_path, tools=TOOLS) as app, served(app, quotas={"tasks": 2}) as url:
+        client, store_runs = Remote(url), app.store.runs
+        asked = (await client.call("ask"))["taskId"]
+        await client.until(asked, "input_required")
+
+        async def runs(**where: Any) -> Any:
+            # The first look comes just before it begins to wait.
+            return await store_runs(**{**where, "status": "paused"})
+
+        monkeypatch.setattr(app.store, "runs", runs)
+        assert "taskId" in await client.call("ask")

@@ -141,10 +141,11 @@ class Tasks:
         return TaskState(task_id, run, run.created_at)
 
     async def _refuse_too_many(self, principal: Principal, most: int) -> None:
-        held = 0
+        held: set[str] = set()  # one that begins to wait meanwhile has both statuses
         for status in OPEN:
-            held += len(await self._store.runs(limit=most, status=status, principal=principal.id, kind=KIND))
-        if held >= most:
+            found = await self._store.runs(limit=most, status=status, principal=principal.id, kind=KIND)
+            held |= {run.id for run in found}
+        if len(held) >= most:
             raise RateLimitedError(
                 f"{principal.id!r} has {most} tasks that are at work or wait for an answer",
                 hint="wait for one to end, answer it, or cancel it",

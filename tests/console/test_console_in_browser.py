@@ -83,7 +83,7 @@ async def test_what_happens_elsewhere_appears_by_itself(rest: RestWorkspace) -> 
             'from spindle import tool\n@tool\ndef newcomer() -> int:\n    """Comes later."""\n    return 1\n'
         )
         rest.json("tools", "--json")
-        await page.get_by_role("link", name="newcomer").wait_for()
+        await page.get_by_role("link", name="newcomer", exact=True).wait_for()
 
 
 async def test_search_is_used_by_keyboard_alone(rest: RestWorkspace) -> None:
@@ -148,7 +148,7 @@ async def test_a_first_source_is_added_its_tools_seen_and_its_log_read(rest: Res
         await page.wait_for_url("**/console/sources/words")
         await page.get_by_text("words are ready").wait_for()
         await page.get_by_role("link", name="1 tool").click()
-        await page.get_by_role("link", name="words.look_up").click()
+        await page.get_by_role("link", name="words.look_up", exact=True).click()
         await page.get_by_text("spindle call words.look_up").wait_for()
         rest.json("call", "words.look_up", "--json")
         await page.locator("#recent").get_by_text("ok").wait_for()

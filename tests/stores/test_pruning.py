@@ -110,11 +110,11 @@ class TestRecords:
         assert await store.forget_leases() == 0
 
     async def test_nobody_waits_long_for_the_writer(self, store: SqliteStore, pruner: Pruner) -> None:
-        """Others write all the while, and the number of rows of one transaction is bounded."""
+        """Others write between any two parts, and the number of rows of one transaction is bounded."""
         for number in range(3000):
             await store.save_call(a_record(number, size=500))
         at_once: list[int] = []
-        wrote = asyncio.Event()
+        waits, wrote = asyncio.Event(), asyncio.Event()
         remove = store.remove
 
         async def watched(kind: Any, keys: Any) -> Any:
@@ -122,17 +122,20 @@ class TestRecords:
             removed = await remove(kind, keys)
             # The next part waits until somebody else has written: nobody is kept from that in between.
             wrote.clear()
+            waits.set()
             await wrote.wait()
             return removed
 
         store.remove = watched  # type: ignore[method-assign]
         pruning = asyncio.create_task(pruner.prune(limits(calls={"count": 100})))
+        pruning.add_done_callback(lambda _: waits.set())
         written = 0
         while not pruning.done():
             await store.save_call(a_record(10_000 + written))
             written += 1
             wrote.set()
-            await asyncio.sleep(0)
+            await waits.wait()
+            waits.clear()
         await pruning
         assert max(at_once) <= 250
         assert written >= len(at_once) > 1

@@ -85,7 +85,8 @@ class Pulse:
             yield
         finally:
             self._is_over.set()
-            self._thread.join()
+            # The library may hold the thread while its server is away, and a worker that ends must end.
+            self._thread.join(ENDING)
 
     @contextlib.contextmanager
     def of(self, token: bytes) -> Generator[None]:

@@ -143,6 +143,8 @@ class RequestCycle:
             lines.append(b"transfer-encoding: chunked\r\n")
         self._owed = 0 if length is None or without_body else length
         lines.append(b"\r\n")
+        if self.waits_to_continue and not self.keep_alive:
+            self.more_body = False  # it was never asked for
         self.response_started, self.waits_to_continue = True, False
         self.writer.write(b"".join(lines))
 

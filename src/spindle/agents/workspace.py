@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spindle.agents.definition import AgentDefinition, Job
 from spindle.agents.events import Listener, listener
-from spindle.agents.memory import AgentMemory
 from spindle.agents.record import Record, read_record
 from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.models import Model
 
+    from spindle.agents.memory import AgentMemory
     from spindle.agents.sampling import WorkspaceSampling
     from spindle.agents.taped_models import TapedModels
     from spindle.auth.encryption import Sealer
@@ -43,7 +44,7 @@ class WorkspaceAgents:
         self._visible = visible
         self._store = store
         self.sealer = sealer
-        self.memory = AgentMemory(secrets, sealer)
+        self._secrets = secrets
         self._given: BoundedMap[str, Sequence[Model]] = BoundedMap()
         """By agent, models that are objects, which no record can hold."""
         self._resolved: BoundedMap[str, tuple[int, Model]] = BoundedMap()
@@ -54,6 +55,14 @@ class WorkspaceAgents:
         """Makes the models that answer servers. Set by the workspace."""
         self.taped: TapedModels | None = None
         """Gives the models instead, where their answers are recorded on a tape or come from one."""
+
+    @cached_property
+    def memory(self) -> AgentMemory:
+        """The threads and facts of agents."""
+        # Imported when it is used: a server that has no agents should not carry it.
+        from spindle.agents.memory import AgentMemory
+
+        return AgentMemory(self._secrets, self.sealer)
 
     def know(self, agent: str, models: Sequence[Model]) -> None:
         """Sets the models with which runs of the agent of this name are resumed."""

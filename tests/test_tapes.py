@@ -186,6 +186,16 @@ async def test_what_is_not_on_the_tape_is_told_with_the_nearest_call(tmp_path: P
         assert len(app.tape.missed) == 2
 
 
+def test_what_is_not_on_the_tape_is_known_of_blocking_code_too(tmp_path: Path) -> None:
+    tape = tmp_path / "t.jsonl"
+    with spindle.open(tmp_path, tools=[shout], record=tape) as app:
+        app.call("shout", text="one")
+    opening = spindle.open(tmp_path, replay=tape)
+    with opening as app, pytest.raises(NotFoundError):
+        app.call("shout", text="two")
+    assert len(opening.missed) == 1
+
+
 async def test_secrets_are_not_recorded_and_stand_for_any_text(tmp_path: Path) -> None:
     def login(user: str, password: str) -> str:
         return f"{user} with {password}"

@@ -26,30 +26,42 @@ if TYPE_CHECKING:
     from spindle.settings import Settings
 
 
+class _Opened:
+    """Holds the workspace once it is open. Apart, so that an `Opening` is not in a circle with itself, which
+    only the collector would close."""
+
+    app: Spindle | None = None
+
+
 class Opening(BlockingSpindle):
     """A workspace to be opened: `async with` gives a `Spindle`, whose methods are awaited; `with` gives one
     whose methods block. Without either it is used in the same blocking way, as in a notebook: it is opened
     when it is first used, and closes itself."""
 
     def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
-        super().__init__(make)
-        self._entered: Spindle | None = None
+        opened = self._opened = _Opened()
+
+        async def made() -> Spindle:
+            opened.app = await make()
+            return opened.app
+
+        super().__init__(made)
 
     @property
     def missed(self) -> list[str]:
         """Says in words which calls an opened workspace has asked its tape for in vain."""
-        tape = self._entered.tape if self._entered is not None else None
+        app = self._opened.app
+        tape = app.tape if app is not None else None
         return tape.missed if tape is not None else []
 
     async def __aenter__(self) -> Spindle:
-        self._entered = await self._make()
-        return self._entered
+        return await self._make()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._entered is not None:
-            await self._entered.close()
+        if self._opened.app is not None:
+            await self._opened.app.close()
 
 
 def open(

@@ -92,6 +92,9 @@ async def test_a_number_that_was_asked_for_before_a_change_is_not_kept() -> None
     numbers = [1, 2]
 
     class Store:
+        def version_at_once(self) -> int | None:
+            return None
+
         async def catalog_version(self) -> int:
             number = numbers.pop(0)
             asked.set()

@@ -22,6 +22,9 @@ class Asked:
         self.may_answer = asyncio.Event()
         self.fails = False
 
+    def version_at_once(self) -> int | None:
+        return None
+
     async def catalog_version(self) -> int:
         self.times += 1
         await self.may_answer.wait()
@@ -79,3 +82,24 @@ async def test_after_an_error_it_is_asked_again() -> None:
         await version.number()
     store.fails = False
     assert await version.number() == 1
+
+
+async def test_what_can_be_read_without_waiting_is_not_asked_for() -> None:
+    class AtOnce(Asked):
+        def version_at_once(self) -> int | None:
+            return self.number
+
+    store = AtOnce()
+    version = version_of(store)
+    assert await version.number() == 1
+    assert version.is_still(1)
+    store.number = 2
+    assert version.is_still(1), "for a moment it is taken to be the same"
+    version.changed()
+    assert not version.is_still(1)
+    assert version.is_still(2)
+    version.fresh = -1.0
+    store.number = 3
+    assert not version.is_still(2)
+    assert await version.number() == 3
+    assert store.times == 0

@@ -78,13 +78,9 @@ class Caller:
         visible: Visible = show_all,
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
-        self._catalog = catalog
-        self.files = files
+        self._catalog, self.files, self.note = catalog, files, note
         self._credentials, self.secret = credentials, credentials.secret
-        self.note = note
-        self.permission = permission
-        self._visible = visible
-        self._clock = clock
+        self.permission, self._visible, self._clock = permission, visible, clock
         self._validation = Validation()
         self._cache = ResultCache(store, clock.now, note)
         self.recorder = Recorder(store, note)
@@ -172,7 +168,10 @@ class Caller:
                 except LargeArgumentsError:
                     running.is_large = True
                     await in_short_turn(self._validate, tool, given, config, running)
-            if (why := reason_for_approval(prepared, options, given, journal)) is not None:
+            why = None
+            if journal is not None or options.approve is not None or config.approve:
+                why = reason_for_approval(prepared, options, given, journal)
+            if why is not None:
                 running.stage = "approval"
                 allowed = approved_arguments(tool, given, journal, why)
                 running.has_changed, running.is_large, given = allowed != given, True, allowed
@@ -251,7 +250,8 @@ class Caller:
                 _current_call.reset(token)
                 running.stage = "record"
                 if running.tool is not None:
-                    running.mark(journal, result)
+                    if journal is not None:
+                        running.mark(journal, result)
                     mask, about = self.recorder.masked, (running.tool, given, running.secrets)
                     shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
                     record = running.record(shown, given, options, outcome, problem, result, journal)

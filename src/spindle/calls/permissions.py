@@ -82,8 +82,6 @@ def reason_for_approval(
     """Returns why a person must approve the call, which is empty where its source or the caller say so; None:
     nobody must. Raises PermissionDeniedError if the run's flow-of-trust policy forbids it."""
     policy = journal.policy if journal is not None else None
-    if policy is None and options.approve is None and not prepared.config.approve:
-        return None  # as it is with nearly all calls
     why = None
     if policy is not None and journal is not None:
         origin = None if options.is_clean else journal.untrusted

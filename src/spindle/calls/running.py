@@ -59,9 +59,9 @@ class RunningCall:
         self.key = new_id()
         self._began = time.perf_counter()
 
-    def mark(self, journal: Journal | None, result: Result | None) -> None:
+    def mark(self, journal: Journal, result: Result | None) -> None:
         """Notes with the run if the call brought back words that may be anybody's, be it in an error."""
-        if journal is not None and (self.attempts or result is not None) and self.prepared.is_untrusted:
+        if (self.attempts or result is not None) and self.prepared.is_untrusted:
             journal.mark_untrusted()
 
     def record(

@@ -88,6 +88,10 @@ class ToolStore(Protocol):
         """Returns a number that changes with the stored tools, whoever changes them. Asked on every call."""
         ...
 
+    def version_at_once(self) -> int | None:
+        """Returns the same number if it can be read without waiting; else None."""
+        ...
+
     async def tool(self, name: str) -> Tool | None:
         """Returns the accepted tool of this full name."""
         ...

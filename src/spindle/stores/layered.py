@@ -27,6 +27,10 @@ class LayeredToolStore:
         # Both only grow, so their sum changes whenever one of them does.
         return await self._shared.catalog_version() + await self._private.catalog_version()
 
+    def version_at_once(self) -> int | None:
+        shared, private = self._shared.version_at_once(), self._private.version_at_once()
+        return None if shared is None or private is None else shared + private
+
     async def tool(self, name: str) -> Tool | None:
         return await self._private.tool(name) or await self._shared.tool(name)
 

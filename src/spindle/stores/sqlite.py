@@ -184,14 +184,18 @@ class SqliteStore(
     # --- tools
 
     async def catalog_version(self) -> int:
+        if (known := self.version_at_once()) is not None:
+            return known
+        version = await self._reader.run(_catalog_version)
+        if self._memory:
+            self._version = version
+        return version
+
+    def version_at_once(self) -> int | None:
         # Read on the event loop: a point read in WAL mode never waits and takes microseconds.
         if self._loop_connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 return _catalog_version(self._loop_connection)
-        if not self._memory:
-            return await self._reader.run(_catalog_version)
-        if self._version is None:
-            self._version = await self._reader.run(_catalog_version)
         return self._version
 
     async def tool(self, name: str) -> Tool | None:

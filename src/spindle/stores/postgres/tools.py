@@ -48,6 +48,9 @@ class PostgresTools(PostgresQueries, SqlTools):
         [[version]] = await self._db.rows(_VERSION)
         return version
 
+    def version_at_once(self) -> int | None:
+        return None
+
     async def tool(self, name: str) -> Tool | None:
         rows = await self._db.rows(_SELECT_TOOL, (name,))
         if rows and rows[0][_SHARED] is None:

@@ -113,7 +113,7 @@ class Spindle(OffersResources):
         self._environ = environ
         self._note = note
         agents.sampling = WorkspaceSampling(lambda: self.settings, environ, agents.named)
-        caller.works = agents.works(lambda: self.settings.agent(environ))
+        caller.step_work = agents.step_work(lambda: self.settings.agent(environ))
         caller.answers = LocalAnswers(on_question, agents.sampling.of_workspace)
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()

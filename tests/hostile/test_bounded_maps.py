@@ -459,7 +459,7 @@ KNOWN: dict[str, str] = {
     """,
     "one entry for each part of the program that listens, or resource that is watched": """
         catalog.catalog.Catalog._listeners catalog.sources.SourceSet.notices app.Spindle._subscriptions
-        calls.resources.Resources._watches serving.processes.Processes._receivers calls.caller.Caller.works
+        calls.resources.Resources._watches serving.processes.Processes._receivers
         mcp_server.connection.ClientConnection.state
         serving.relays.Relays._answers
     """,

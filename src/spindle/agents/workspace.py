@@ -6,9 +6,6 @@ import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spindle.agents.definition import AgentDefinition, Job
-from spindle.agents.events import Listener, listener
-from spindle.agents.record import Record, read_record
 from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
 from spindle.domain.bounded import BoundedMap
@@ -16,11 +13,13 @@ from spindle.errors import ConfigurationError, NotFoundError, SpindleError
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pydantic_ai.models import Model
 
+    from spindle.agents.definition import AgentDefinition, Job
     from spindle.agents.memory import AgentMemory
+    from spindle.agents.record import Record
     from spindle.agents.sampling import WorkspaceSampling
     from spindle.agents.taped_models import TapedModels
     from spindle.auth.encryption import Sealer
@@ -68,11 +67,16 @@ class WorkspaceAgents:
         """Sets the models with which runs of the agent of this name are resumed."""
         self._given[agent] = models
 
-    def works(self, config: Callable[[], AgentConfig]) -> Mapping[str, StepWork]:
-        """Returns the work of agents and models that steps of other runs may be."""
-        from spindle.agents.steps import AgentStep, ModelStep
+    def step_work(self, config: Callable[[], AgentConfig]) -> Callable[[str], StepWork]:
+        """Returns a function that gives, by kind, the work of agents and models that steps of other runs may
+        be."""
 
-        return {"model": ModelStep(self, config), "agent": AgentStep(self, config)}
+        def work(kind: str) -> StepWork:
+            from spindle.agents.steps import AgentStep, ModelStep
+
+            return {"model": ModelStep, "agent": AgentStep}[kind](self, config)
+
+        return work
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         """Executes a run of an agent, from its start or after a pause."""
@@ -80,6 +84,8 @@ class WorkspaceAgents:
 
         require_library()
         from spindle.agents.calls import Calls
+        from spindle.agents.definition import Job
+        from spindle.agents.events import Listener, listener
         from spindle.agents.loop import Loop
         from spindle.agents.toolbox import Toolbox
         from spindle.agents.turns import Turns
@@ -113,6 +119,8 @@ class WorkspaceAgents:
         return result
 
     async def record(self, run: str) -> Record:
+        from spindle.agents.record import read_record
+
         return await read_record(self._store, self.sealer, run)
 
     async def untrusted_in(self, run: str) -> str:

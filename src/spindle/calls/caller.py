@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -92,7 +92,7 @@ class Caller:
         """Those in this process who answer what sources ask, for calls that no other program made."""
         self.taping: Taping | None = None  # records calls on a tape
         self.uses_cache = True
-        self.works: Mapping[str, StepWork] = {}  # by kind, what steps of runs may be besides calls
+        self.step_work: Callable[[str], StepWork]  # by kind, what steps of runs may be besides calls
         self._running = 0
         self._idle: asyncio.Event | None = None  # of one who waits until no call runs
         tracing.follow(self)

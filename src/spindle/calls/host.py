@@ -45,7 +45,7 @@ class StepWork(Protocol):
 class MakesCalls(Protocol):
     """The part of a Caller that a host needs."""
 
-    works: Mapping[str, StepWork]
+    step_work: Callable[[str], StepWork]
 
     files: FileStore
     note: Note
@@ -139,7 +139,7 @@ class CallHost:
         return await self._caller.find(tool, self._principal)
 
     async def work(self, kind: str, given: JsonObject) -> Result:
-        work, options = self._caller.works[kind], CallOptions(self._principal)
+        work, options = self._caller.step_work(kind), CallOptions(self._principal)
 
         async def done(place: Journal | None) -> Result:
             return await work(given, CallHost(self._caller, self._principal, place, self._model), options)
@@ -149,7 +149,7 @@ class CallHost:
         return await self._journal.step(kind, given, self._principal, done)
 
     async def require(self, kind: str, given: JsonObject) -> None:
-        await self._caller.works[kind].require(given)
+        await self._caller.step_work(kind).require(given)
 
     async def kept(self, result: Result) -> Result:
         return await keep_large_content(result, self._caller.files, self._caller.note, over=0)

@@ -121,7 +121,7 @@ class WorkspaceFlows:
         return partial(self._caller.find, principal=principal)
 
     async def _require(self, kind: str, given: JsonObject) -> None:
-        await self._caller.works[kind].require(given)
+        await self._caller.step_work(kind).require(given)
 
     # --- running
 

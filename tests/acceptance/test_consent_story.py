@@ -15,8 +15,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import spindle
-from agents.test_agent_processes import MODEL, started
 from cli.test_templates import serve_mcp
+from servers.agent_processes import MODEL, started
 from servers.odd_provider import OddProvider
 from servers.running import PATIENCE
 from servers.serving import serve_command, text_of

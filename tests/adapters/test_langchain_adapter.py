@@ -224,6 +224,7 @@ def test_without_the_library_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch
     for module, missing, package in (
         ("spindle.adapters.langchain", "langchain_core.tools", "pip install langchain-core"),
         ("spindle.adapters.pydantic_ai", "pydantic_ai", r"pip install 'spindle-tools\[agent\]'"),
+        ("spindle.adapters.openai_agents", "agents", "pip install openai-agents"),
     ):
         monkeypatch.delitem(sys.modules, module, raising=False)
         monkeypatch.setitem(sys.modules, missing, None)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
+from servers.model_clients import client
 from spindle.testing import ModelServer
 
 
@@ -33,24 +28,3 @@ async def any_model(request: pytest.FixtureRequest, server: ModelServer) -> Asyn
 async def model(server: ModelServer) -> AsyncIterator[Model]:
     async with client("openai-chat", server) as found:
         yield found
-
-
-class client:
-    def __init__(self, api: str, server: ModelServer) -> None:
-        self._api = api
-        self._client: AsyncAnthropic | AsyncOpenAI
-        if api == "anthropic":
-            self._client = AsyncAnthropic(base_url=server.anthropic_url, api_key="any", max_retries=0)
-        else:
-            self._client = AsyncOpenAI(base_url=server.openai_url, api_key="any", max_retries=0)
-
-    async def __aenter__(self) -> Model:
-        if isinstance(self._client, AsyncAnthropic):
-            return AnthropicModel(
-                "claude-scripted", provider=AnthropicProvider(anthropic_client=self._client)
-            )
-        kind = OpenAIChatModel if self._api == "openai-chat" else OpenAIResponsesModel
-        return kind("gpt-scripted", provider=OpenAIProvider(openai_client=self._client))
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._client.close()

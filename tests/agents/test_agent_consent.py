@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import spindle
-from agents.test_agent_processes import MODEL, started
+from servers.agent_processes import MODEL, started
 from servers.oauth import agree
 from spindle import Agent, AgentResult, Finished, Paused, Principal
 from spindle.domain.identity import LOCAL

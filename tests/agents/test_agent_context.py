@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai.models import Model
 
 import spindle
-from agents.test_agent_processes import MODEL, TOOLS, started
+from servers.agent_processes import MODEL, TOOLS, started
 from servers.leases import end_leases
 from servers.running import PATIENCE
 from spindle import Agent, AgentResult

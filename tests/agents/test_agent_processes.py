@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import os
-import signal
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spindle
-from servers import warm
+from servers.agent_processes import MODEL, TOOLS, started
 from servers.browser import PATIENCE as BROWSER_PATIENCE
 from servers.browser import running_browser
 from servers.leases import end_leases
@@ -24,9 +17,6 @@ from servers.running import PATIENCE
 from servers.serving import listening_at
 from spindle import Agent, AgentResult, Principal, callback_app
 from spindle.testing import Gate, ModelServer, ToolCall, Turn
-
-PROCESS = Path(__file__).parent / "agent_process.py"
-MODEL = "openai-chat:gpt-scripted"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -38,52 +28,6 @@ def store(request: pytest.FixtureRequest) -> str:
 def in_reach(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-
-
-class Process:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def says(self, kind: str) -> Any:
-        """The next line of this kind; those before it are events."""
-        assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE * 2):
-            while True:
-                line = await self._process.stdout.readline()
-                assert line, f"the process ended without {kind!r}"
-                said = json.loads(line)
-                if kind in said:
-                    return said[kind]
-
-    async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(warm.pid_of(self._process.pid), signal.SIGKILL)
-        await self._process.wait()
-
-
-@contextlib.asynccontextmanager
-async def started(root: Path, *words: str, context: dict[str, Any] | None = None) -> AsyncIterator[Process]:
-    given = [str(root), MODEL, *words, json.dumps(context or {})]
-    made = await asyncio.create_subprocess_exec(
-        warm.PYTHON, str(PROCESS), *given, stdout=asyncio.subprocess.PIPE
-    )
-    process = Process(made)
-    try:
-        yield process
-    finally:
-        await process.kill()
-
-
-TOOLS = """
-from pathlib import Path
-from spindle import tool
-
-@tool
-def effect(name: str) -> str:
-    with (Path(__file__).parent.parent / "effects").open("a") as file:
-        file.write(name + "\\n")
-    return f"did {name}"
-"""
 
 
 async def test_after_kill_9_neither_the_model_nor_finished_calls_are_asked_again(

@@ -260,7 +260,7 @@ async def test_two_agents_of_one_user_have_each_their_own_model_answer(
 ) -> None:
     """Over pipes nothing says which call asks, so each has a session of its own."""
     async with ModelServer() as other_server:
-        from agents.conftest import client
+        from servers.model_clients import client
 
         gate = Gate()
         server.feed(Turn(calls=[ToolCall("open_think", {})]), Turn("42", after=gate), "done")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import spindle
-from agents.conftest import client
 from servers import warm
+from servers.model_clients import client
 from servers.running import PATIENCE
 from spindle import Agent, Answer, CallOptions, Principal, SourceQuestion
 from spindle.app import Spindle

@@ -290,6 +290,23 @@ async def test_a_mixed_column_for_pydantic_ai(mixed: Any, model: ModelServer) ->
     assert "you" in answers
 
 
+async def test_a_mixed_column_for_the_agents_sdk(mixed: Any, model: ModelServer) -> None:
+    from openai import AsyncOpenAI
+
+    from agents import Agent, OpenAIChatCompletionsModel, RunConfig, Runner
+    from spindle.adapters import openai_agents
+
+    model.feed(Turn(calls=[ToolCall("loud", {"text": "hi"}), ToolCall("far_say", {"text": "you"})]), "Done.")
+    async with AsyncOpenAI(base_url=model.openai_url, api_key="any") as client:
+        scripted = OpenAIChatCompletionsModel("any", client)
+        agent = Agent(name="helper", model=scripted, tools=list(await openai_agents.tools(mixed)))
+        result = await Runner.run(agent, "Say hi.", run_config=RunConfig(tracing_disabled=True))
+    assert result.final_output == "Done."
+    answers = " ".join(answer.text for answer in model.requests[1].tool_answers)
+    assert "HI!" in answers
+    assert "you" in answers
+
+
 async def test_what_says_that_it_destroys_is_not_called_by_a_framework_unless_it_is_allowed() -> None:
     from spindle.adapters import langchain
     from spindle.domain.tool import Hints

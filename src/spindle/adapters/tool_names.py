@@ -14,17 +14,24 @@ from spindle.calls.reported import result_of
 from spindle.calls.validate import read_arguments
 from spindle.domain.call import Result
 from spindle.domain.names import may_name, served_names
-from spindle.errors import NotFoundError, ServerError, SpindleError, did_you_mean, from_description
+from spindle.errors import (
+    NotFoundError,
+    RunLostError,
+    ServerError,
+    SpindleError,
+    did_you_mean,
+    from_description,
+)
 from spindle.ports.store import ToolFilter
 from spindle.remedies import Remedy
-from spindle.runs.outcomes import Finished, Paused
+from spindle.runs.outcomes import Continuing, Finished, Paused
 from spindle.schemas.models import arguments_of
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
     from spindle.domain.tool import Tool
-    from spindle.runs.outcomes import Outcome
+    from spindle.runs.outcomes import OpenPause, Outcome
 
 logger = logging.getLogger("spindle")
 
@@ -41,6 +48,8 @@ class App(Protocol):
     async def run(
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = ..., /
     ) -> Outcome: ...
+    async def resume(self, token: str, answer: Any = None, *, refused: str | None = None) -> Outcome: ...
+    async def pauses(self, *, run: str | None = None) -> list[OpenPause]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +108,40 @@ class Offer:
         }
         return cls(app, tools, options, Home())
 
-    async def outcome(self, name: str, arguments: object) -> Result | Paused:
+    async def outcome(self, name: str, arguments: object, **options: Any) -> Result | Paused:
         """Makes a call as a model asks for it: by the name it knows, with arguments that may be JSON text.
-        Raises a SpindleError."""
+        `options` are those of this call alone. Raises a SpindleError."""
         tool = self._find(name)
         given = arguments_of(tool, read_arguments(arguments))
-        made = await self.home.run(self._app.run(tool.name, given, self._options))
-        if isinstance(made, Finished):
-            return made.result
-        assert isinstance(made, Paused)  # only a resumed run can be continued by another process
-        return made
+        own = replace(self._options, **options) if options else self._options
+        return _rested(await self.home.run(self._app.run(tool.name, given, own)))
 
-    async def answer(self, name: str, arguments: object) -> Result | Paused:
+    async def answer(self, name: str, arguments: object, **options: Any) -> Result | Paused:
         """Does the same, but turns an error into a result that the model can read."""
         try:
-            return await self.outcome(name, arguments)
+            return await self.outcome(name, arguments, **options)
+        except RunLostError:
+            raise  # what became of the call is known elsewhere
         except SpindleError as error:
             return result_of(error)
+
+    async def resumed(
+        self, pause: OpenPause, answer: Any = None, *, refused: str | None = None
+    ) -> Result | Paused:
+        """Answers a pause, and returns how its call went on, as `answer` does. Raises why an answer was not
+        taken."""
+        try:
+            return _rested(await self.home.run(self._app.resume(pause.token, answer, refused=refused)))
+        except RunLostError:
+            raise
+        except SpindleError as error:
+            if any(pause.token == open.token for open in await self.pauses(pause.run_id)):
+                raise
+            return result_of(error)
+
+    async def pauses(self, run: str) -> list[OpenPause]:
+        """The pauses of a call that wait for a person."""
+        return await self.home.run(self._app.pauses(run=run))
 
     def _find(self, name: str) -> Tool:
         if (tool := self.tools.get(name)) is not None:
@@ -124,6 +150,12 @@ class Offer:
         listed = ", ".join(some) + (", …" if len(self.tools) > len(some) else "")
         hint = did_you_mean(name, self.tools, f"there are: {listed or 'none'}")
         raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
+
+
+def _rested(outcome: Outcome) -> Result | Paused:
+    if isinstance(outcome, Continuing):
+        raise RunLostError(f"another process continues run {outcome.run_id}", hint="ask again for its result")
+    return outcome.result if isinstance(outcome, Finished) else outcome
 
 
 def _fits(name: str, wanted: str) -> bool:

@@ -48,6 +48,10 @@ class CallOptions:
     """It was decided on before untrusted content entered the run, whatever came in since."""
     for_model: bool = False
     """The result is shown to a model: secrets of the source that it repeats are masked."""
+    run_id: str | None = None
+    """The id of the run that the call is or becomes. If there is that run, it is continued instead."""
+    is_recorded: bool = False
+    """With `run_id`: the run is stored from its beginning, so that the call is never made twice."""
     approve: Callable[[Tool, bool], bool] | None = None
     """Asked of a tool, and if it may destroy: True if a person must allow the call, besides where its source
     says so."""

@@ -45,7 +45,7 @@ class LonePlace:
         options: CallOptions,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.run_id = new_id()
+        self.run_id = options.run_id or new_id()
         self._begin = begin
         self._tool = tool
         self._arguments = arguments

@@ -99,4 +99,5 @@ def kept(given: JsonObject, options: CallOptions) -> JsonObject:
         "timeout": options.timeout,
         "use_cache": options.use_cache,
         "raise_tool_errors": options.raise_tool_errors,
+        **({"for_model": True} if options.for_model else {}),
     }

@@ -23,6 +23,7 @@ from spindle.runs.answered import Answered, answer_of, unanswerable
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
 from spindle.runs.executions import Executions, Work
+from spindle.runs.once import CallsOnce
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, outcome_of
 from spindle.runs.record import kept
 from spindle.runs.submissions import Submissions
@@ -68,6 +69,7 @@ class Runner:
         self.submissions = Submissions(self._executions, store, sealer, clock, self, note, engine)
         self.tasks = Tasks(self, self.submissions, store, note)
         self.due = DueRuns(self, store, clock.now, note)
+        self._once = CallsOnce(self, self._executions, store)
         self.owner = self._executions.owner
         """The name of this process as the holder of runs."""
 
@@ -77,6 +79,8 @@ class Runner:
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Awaitable[Outcome]:
         """Calls a tool that may stop for a person and continue later."""
+        if options.run_id is not None:
+            return self._once.call(tool, dict(arguments or {}), options)
         return self._executions.call(tool, dict(arguments or {}), options)
 
     async def start(
@@ -323,6 +327,7 @@ class Runner:
             on_progress,
             use_cache=given["use_cache"],
             raise_tool_errors=given["raise_tool_errors"],
+            for_model=given.get("for_model", False),
         )
         return await self._executions.execute(journal, options)
 

@@ -238,7 +238,7 @@ async def test_a_forgotten_session_is_opened_again_without_the_caller_noticing(
 async def test_closing_also_ends_a_session_that_was_given_up_but_is_still_in_use(
     open_sources: OpenSources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spindle.catalog.connections.CLOSE_TIMEOUT", 1000)
+    monkeypatch.setattr("spindle.catalog.connection.CLOSE_TIMEOUT", 1000)
     async with HttpServer("handshake") as server, asyncio.timeout(PATIENCE):
         async with open_sources({"s": at(server)}) as app:
             await app.sync()

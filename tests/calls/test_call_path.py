@@ -404,7 +404,7 @@ async def test_closing_does_not_wait_for_ever_for_a_call_that_cannot_be_stopped(
     desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spindle.app.SETTLE_TIMEOUT", 0.001)
-    monkeypatch.setattr("spindle.catalog.connections.CLOSE_TIMEOUT", 0.001)
+    monkeypatch.setattr("spindle.catalog.connection.CLOSE_TIMEOUT", 0.001)
     started, released = asyncio.Event(), asyncio.Event()
 
     async def answer(_tool: Tool, _call: Call) -> Result:

@@ -272,7 +272,7 @@ async def test_an_opening_that_nobody_waits_for_any_more_may_fail_in_silence() -
 
 
 async def test_a_session_that_does_not_end_when_told_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spindle.catalog.connections.CLOSE_TIMEOUT", 0.01)
+    monkeypatch.setattr("spindle.catalog.connection.CLOSE_TIMEOUT", 0.01)
     async with connecting() as (session, source, connections):
         source.refuses_to_close = 1
         async with session():

@@ -14,7 +14,7 @@ import pytest
 from spindle.console import charts
 from spindle.console.glances import COLUMNS, glance
 from spindle.console.icons import NAMES, icon
-from spindle.console.live import CROWD
+from spindle.console.live import CROWD, Watcher
 from spindle.console.paging import page_of
 from spindle.console.rendering import LONGEST, Pages, cut, environment, seconds, text, when, with_query
 from spindle.console.shared_parts import SharedParts
@@ -202,3 +202,16 @@ def test_each_answer_has_a_nonce_of_its_own() -> None:
     assert len(set(nonces)) == 2
     assert pages._mark not in nonces
     assert f"'nonce-{nonces[0]}'" in one.headers["content-security-policy"]
+
+
+async def test_a_page_is_told_of_what_happened_before_its_stream_began() -> None:
+    told, quiet, first = (Watcher({"runs": "1", "calls": "1"}) for _ in range(3))
+    told.compare({})  # nobody has looked yet
+    told.compare({"runs": "2", "calls": "1", "tools": "9"})
+    assert await told.taken(5) == {"runs"}
+    told.compare({"runs": "3"})  # once: from then on changes are told
+    assert await told.taken(0) == set()
+    quiet.compare({"runs": "1", "calls": "1"})
+    assert await quiet.taken(0) == set()
+    first.compare({"runs": "1", "calls": "2"})
+    assert await first.taken(5) == {"calls"}

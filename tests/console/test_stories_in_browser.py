@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import pytest
 
-from servers.console import console_browser
+from servers.console import axe, console_browser
 from servers.rest import RestWorkspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
 SERVER = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 
+pathlib.Path(__file__).with_name("pid.txt").write_text(str(os.getpid()))
 if (pathlib.Path(__file__).parent / "dead.txt").exists():
     sys.exit("words have died")
 for line in sys.stdin:
@@ -65,6 +68,33 @@ async def test_a_source_dies_and_comes_back_while_it_is_watched(rest: RestWorksp
         await page.keyboard.press("Escape")
         await page.wait_for_url("**/console/sources")
         await row.get_by_text("ready", exact=True).wait_for()
+
+
+async def test_a_program_killed_in_its_session_is_seen_at_once_and_so_is_its_return(
+    rest: RestWorkspace,
+) -> None:
+    (rest.root / "words.py").write_text(SERVER)
+    rest.settings(f'[sources.words]\ncommand = ["{sys.executable}", "words.py"]\n')
+    rest.json("sync", "--json")
+    async with console_browser(rest) as console:
+        page, other = await console.page("/sources"), await console.page("/sources/words")
+        row = page.locator("tr", has_text="words")
+        await row.get_by_text("ready", exact=True).wait_for()
+        assert console.served.call("words.look_up").status_code == 200
+        await other.get_by_text("1 session open").wait_for()
+        # Nothing is reloaded from here on: a page that were would lose this.
+        for one in (page, other):
+            await one.evaluate("window.same = true")
+        os.kill(int((rest.root / "pid.txt").read_text()), signal.SIGKILL)
+        await row.locator(".status.bad", has_text="connection lost").wait_for()
+        await other.locator("#source .notice.bad").wait_for()
+        assert await axe(page) == []
+        assert console.served.call("words.look_up").status_code == 200  # another program is started
+        await row.get_by_text("ready", exact=True).wait_for()
+        await other.locator("#source .notice.bad").wait_for(state="detached")
+        await other.get_by_text("1 session open").wait_for()
+        for one in (page, other):
+            assert await one.evaluate("window.same")
 
 
 async def test_a_flow_is_run_by_keyboard_and_its_picture_takes_colour(rest: RestWorkspace) -> None:

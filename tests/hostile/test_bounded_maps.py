@@ -402,6 +402,7 @@ GROWS = {"dict", "set", "list", "deque", "OrderedDict", "defaultdict", "Counter"
 KNOWN: dict[str, str] = {
     "open pages, of which there are at most MAX_PAGES, each with the topics that there are": """
         console.live.LiveUpdates._watchers console.live.Watcher._topics
+        console.live.LiveUpdates._known console.live.Watcher._marks
     """,
     "one entry for each call of a tape that is played, and MAX_MISSED others": """
         calls.tape.Tape._used calls.tape.Tape.missed calls.taping.Taping.missed
@@ -467,7 +468,8 @@ KNOWN: dict[str, str] = {
         auth.oauth.single_flight.Flights._tasks auth.oauth.single_flight.SharedLocks._local
         catalog.catalog.Catalog._closing catalog.connection.Connection.uses
         catalog.connections.Connections.lines
-        console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
+        console.oauth_callback.Callback._resuming console.consents.ConsoleConsents._listing
+        mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks

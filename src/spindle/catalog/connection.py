@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.domain import trail
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Session, Source
+
+
+CLOSE_TIMEOUT = 15.0
 
 
 class Use(Protocol):
@@ -212,6 +215,23 @@ class Connection:
             self._ready.set_exception(as_connection_error(error, self.name))
             # Callers may all have given up; an exception nobody fetches would be logged as a mistake.
             self._ready.exception()
+
+
+async def stop_all(connections: Sequence[Connection]) -> None:
+    """Closes these sessions and ends the calls that use them, those that cannot be closed after a while."""
+    if not connections:
+        return
+    for connection in connections:
+        connection.stop()
+        # One that is still opening does not listen for the stop yet; it is cancelled.
+        if connection.opening:
+            connection.task.cancel()
+    tasks = {connection.task for connection in connections}
+    _, stuck = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
+    for task in stuck:
+        task.cancel()
+    if stuck:
+        await asyncio.wait(stuck, timeout=CLOSE_TIMEOUT)
 
 
 def as_connection_error(error: BaseException, name: str) -> SpindleError:

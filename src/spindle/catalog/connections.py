@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spindle.catalog.connection import Connection
+from spindle.catalog.connection import Connection, stop_all
 from spindle.domain import trail
 from spindle.domain.bounded import BoundedMap
 from spindle.errors import BusyError, ConnectionFailedError, LoopError, SpindleError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Key = tuple[str, str, str]
 """The name of a source, the key of a credential, and the holder of a session."""
 
-CLOSE_TIMEOUT = 15.0
 MAX_SUPERSEDED = 10_000
 
 
@@ -167,6 +166,8 @@ class Connections:
         """By source, those who wait for room, the first first. Each is told when there is news."""
         self._superseded: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_SUPERSEDED)
         """The credentials that others took the place of."""
+        self.lost: BoundedMap[str, str] = BoundedMap(MAX_SUPERSEDED)
+        """By source, why its last session broke off, until another one is open."""
         self._closed = False
 
     def session(
@@ -309,6 +310,7 @@ class Connections:
             news.set()
 
     def _became_ready(self, connection: Connection, session: Session) -> None:
+        self.lost.pop(connection.name, None)
         if session.per_call_credentials:
             self._shared[connection.name] = connection
             self.tell_line(connection.name)
@@ -334,6 +336,8 @@ class Connections:
 
     def _ended(self, connection: Connection) -> None:
         self._alive.discard(connection)
+        if connection.ready is not None and connection.lost_because is not None:
+            self.lost[connection.name] = connection.lost_because
         # Credentials and holders come and go; what is over must not be kept for each of them.
         self._forget(connection)
         if self._shared.get(connection.name) is connection:
@@ -370,7 +374,8 @@ class Connections:
 
     async def close_source(self, name: str) -> None:
         """Closes all sessions of a source, and ends the calls that use them."""
-        await self._stop([connection for connection in self._alive if connection.name == name])
+        self.lost.pop(name, None)
+        await stop_all([connection for connection in self._alive if connection.name == name])
 
     def sessions(self, name: str) -> list[Session]:
         """Returns the sessions of a source that are open."""
@@ -381,19 +386,4 @@ class Connections:
         self._closed = True
         for name in list(self.lines):
             self.tell_line(name)
-        await self._stop(list(self._alive))
-
-    async def _stop(self, connections: list[Connection]) -> None:
-        if not connections:
-            return
-        for connection in connections:
-            connection.stop()
-            # One that is still opening does not listen for the stop yet; it is cancelled.
-            if connection.opening:
-                connection.task.cancel()
-        tasks = {connection.task for connection in connections}
-        _, stuck = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
-        for task in stuck:
-            task.cancel()
-        if stuck:
-            await asyncio.wait(stuck, timeout=CLOSE_TIMEOUT)
+        await stop_all(list(self._alive))

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match, Route
 
+from spindle.console.consents import ConsoleConsents
 from spindle.console.examination import Examination
 from spindle.console.live import LiveStream, LiveUpdates
 from spindle.console.rendering import Pages
@@ -23,7 +24,7 @@ from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY
 from spindle.serving.answering import may_answer, waiting_for
 from spindle.serving.browser_sessions import SESSION
-from spindle.serving.operating import CONSOLE, is_console
+from spindle.serving.operating import CALLBACK, CONNECT, CONSOLE, is_console
 from spindle.serving.problems import of_error
 from spindle.version import __version__
 
@@ -64,10 +65,14 @@ class Console:
         self._pages = Pages()
         self.live = LiveUpdates(app, lambda: access.draining)
         self._parts = SharedParts(self.live)
+        consents = ConsoleConsents(app, access, self._pages)
         self._open = [
             Route(f"{CONSOLE}/static/{{path:path}}", static_file, methods=["GET"]),
             Route(ENTER, self._show_enter, methods=["GET"]),
             Route(ENTER, self._enter, methods=["POST"]),
+            Route(CALLBACK, consents.come_back, methods=["GET"]),
+            Route(CONNECT, consents.connect.show, methods=["GET"]),
+            Route(CONNECT, consents.connect.take, methods=["POST"]),
         ]
         self._own = [
             Route(f"{CONSOLE}/leave", self._leave, methods=["POST"]),
@@ -93,7 +98,7 @@ class Console:
             return
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request) -> ASGIApp:
         scope = request.scope
         if not self._access.config.console:
             return Response("there is no console here\n", 404, media_type="text/plain")
@@ -133,9 +138,10 @@ class Console:
         block = _block(request)
 
         async def made() -> str:
+            marks = await self.live.marks() if block is None else ""
             view = await screen.view(look)
             frame = await self._frame(request, principal, session, screen.place)
-            return self._pages.rendered(screen.template, block, view=view, look=look, **frame)
+            return self._pages.rendered(screen.template, block, view=view, look=look, live=marks, **frame)
 
         if not self._pages.has_block(screen.template, block):
             return self._pages.answer(await made())
@@ -173,7 +179,7 @@ class Console:
         frame = await self._frame(request, principal, session, "")
         status = status if status is not None else int(of_error(error)["status"])
         block = "problem" if "hx-request" in request.headers else None
-        return self._pages.respond("problem.html", block, status, view=error, **frame)
+        return self._pages.respond("problem.html", block, status, view=error, live="", **frame)
 
     async def _follow(self, request: Request) -> Response:
         principal, headers = self._access.principal(request.scope), headers_of(request.scope)
@@ -183,7 +189,7 @@ class Console:
                 return False
             return await self._access.now_admits(request.scope, principal) is not None
 
-        return LiveStream(self.live, is_signed_in)
+        return LiveStream(self.live, is_signed_in, request.query_params.get("since", ""))
 
     # --- the way in and out
 

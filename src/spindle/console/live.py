@@ -1,5 +1,8 @@
 """Live updates: pages are told what has changed, and ask for it again with their own rights.
 
+A page is made with marks of all that it may show. Its stream, which begins a moment later, is told first of
+what has other marks by then: nothing that happens between the two is missed.
+
 All pages share one look at the store every second, which also sees what other processes did. While no page
 is open, nothing is looked at.
 """
@@ -8,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.errors import SpindleError
@@ -29,6 +33,7 @@ CROWD: Final = 20
 """Open pages from which on they share what they ask for again."""
 UNHURRIED: Final = 100
 """Open pages that are told every `INTERVAL`; more are told less often, as each asks for its part then."""
+_LONGEST_MARKS: Final = 1000
 _LOOKED_AT: Final = 50
 """Runs of which a change is seen: the newest."""
 
@@ -36,10 +41,21 @@ _LOOKED_AT: Final = 50
 class Watcher:
     """One page that waits for news."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Mapping[str, str] | None = None) -> None:
+        """`marks`: those that the page was made with."""
         self._topics: set[str] = set()
         self._news = asyncio.Event()
+        self._marks: Mapping[str, str] = marks or {}
         self.closed = False
+
+    def compare(self, known: Mapping[str, str]) -> None:
+        """Tells, once, of all that is not as it was when the page was made. Nothing, if it is not known yet
+        how things are."""
+        if known:
+            others = {topic for topic, mark in known.items() if self._marks.get(topic, mark) != mark}
+            self._marks = {}
+            if others:
+                self.tell(others)
 
     def tell(self, topics: set[str]) -> None:
         """Says that these have changed. What a slow page has not taken yet is told once."""
@@ -71,6 +87,8 @@ class LiveUpdates:
         self._watchers: set[Watcher] = set()
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
+        self._known: dict[str, str] = {}
+        """By topic, its mark at the last look, while there is somebody to look for."""
         self.changes = 0
         """Counts the times that pages were told of something: what was made before may be out of date."""
 
@@ -80,19 +98,36 @@ class LiveUpdates:
         return len(self._watchers)
 
     @contextlib.contextmanager
-    def watching(self) -> Generator[Watcher | None]:
-        """A page's watcher, or None if there are too many, for as long as the page is open."""
+    def watching(self, since: str = "") -> Generator[Watcher | None]:
+        """A page's watcher, or None if there are too many, for as long as the page is open. `since`: the
+        marks that the page was made with."""
         if len(self._watchers) >= MAX_PAGES or self._closed:
             yield None
             return
-        watcher = Watcher()
+        watcher = Watcher(_read_marks(since))
         self._watchers.add(watcher)
-        if self._looking is None or self._looking.done():
+        watcher.compare(self._known if self._is_looking else {})
+        if not self._is_looking:
             self._looking = asyncio.create_task(self._look(), name="looking for news of the console")
         try:
             yield watcher
         finally:
             self._watchers.discard(watcher)
+
+    @property
+    def _is_looking(self) -> bool:
+        return self._looking is not None and not self._looking.done()
+
+    async def marks(self) -> str:
+        """Returns marks of all that a page may show which is made after this. While pages are open they are
+        those of the last look, and cost nothing."""
+        found = self._known if self._is_looking and self._known else await self._marks()
+        return _written_marks(found)
+
+    @property
+    def known(self) -> str:
+        """The marks of the last look."""
+        return _written_marks(self._known)
 
     def _close(self) -> None:
         self._closed = True
@@ -100,7 +135,9 @@ class LiveUpdates:
             watcher.close()
 
     async def _look(self) -> None:
-        known = await self._marks()
+        known = self._known = await self._marks()
+        for watcher in self._watchers:
+            watcher.compare(known)
         while self._watchers:
             for _ in range(max(len(self._watchers) // UNHURRIED, 1)):
                 await asyncio.sleep(INTERVAL)
@@ -115,12 +152,12 @@ class LiveUpdates:
                     watcher.tell(changed)
             known |= now
 
-    async def _marks(self) -> dict[str, Any]:
+    async def _marks(self) -> dict[str, str]:
         """By topic, something that differs after a change. What cannot be read now is left out."""
-        store, found = self._app.store, dict[str, Any]()
+        store, found = self._app.store, dict[str, str]()
         looks: dict[str, Callable[[], Awaitable[Any]]] = {
             "tools": store.catalog_version,
-            "sources": store.sources,
+            "sources": self._sources,
             "calls": self._newest_call,
             "runs": self._newest_runs,
             "pauses": self._open_pauses,
@@ -129,23 +166,29 @@ class LiveUpdates:
         }
         for topic, look in looks.items():
             try:
-                found[topic] = await look()
+                found[topic] = hashlib.blake2s(repr(await look()).encode(), digest_size=4).hexdigest()
             except SpindleError as error:
                 logger.debug("the console could not look at %s: %s", topic, error)
         return found
+
+    async def _sources(self) -> tuple[Any, dict[str, str], dict[str, int]]:
+        """The sources as they were read, and the state of the sessions that this process has with them."""
+        connections = self._app.catalog.connections
+        open_now = {name: len(connections.sessions(name)) for name in self._app.catalog.sources.names}
+        return await self._app.store.sources(), dict(connections.lost), open_now
 
     async def _newest_call(self) -> str | None:
         calls = await self._app.store.calls(limit=1)
         return calls[0].key if calls else None
 
-    async def _logs(self) -> dict[str, list[int]]:
-        """The logs of the programs that this process has started, as marks: only their ends are kept."""
+    async def _logs(self) -> dict[str, list[str]]:
+        """The logs of the programs that this process has started: only their ends are kept."""
         connections = self._app.catalog.connections
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[str]] = {}
         for name in self._app.catalog.sources.names:
-            marks = [hash(session.log()) for session in connections.sessions(name) if session.log is not None]
-            if marks:
-                found[name] = marks
+            logs = [session.log() for session in connections.sessions(name) if session.log is not None]
+            if logs:
+                found[name] = logs
         return found
 
     async def _newest_runs(self) -> tuple[int, list[tuple[str, str, float]]]:
@@ -160,14 +203,17 @@ class LiveUpdates:
 class LiveStream(Response):
     """Tells one page what has changed, until it or its session ends."""
 
-    def __init__(self, live: LiveUpdates, is_signed_in: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self, live: LiveUpdates, is_signed_in: Callable[[], Awaitable[bool]], since: str = ""
+    ) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(b"", 200, headers, "text/event-stream; charset=utf-8")
         self._live = live
         self._is_signed_in = is_signed_in
+        self._since = since
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._live.watching() as watcher:
+        with self._live.watching(self._since) as watcher:
             if watcher is None:
                 busy = Response("too many pages are open\n", 503, {"Retry-After": "30"}, "text/plain")
                 await busy(scope, receive, send)
@@ -182,11 +228,22 @@ class LiveStream(Response):
                     if not topics and not watcher.closed and not await self._is_signed_in():
                         await _send(send, b"event: ended\ndata: signed out\n\n")
                         break
-                    named = " ".join(sorted(topics)).encode()
-                    await _send(send, b"event: changed\ndata: " + named + b"\n\n" if named else b":\n\n")
+                    named = " ".join(sorted(topics))
+                    news = f"event: changed\nid: {self._live.known}\ndata: {named}\n\n" if named else ":\n\n"
+                    await _send(send, news.encode())
                 await _send(send, b"", more=False)
             finally:
                 left.cancel()
+
+
+def _written_marks(marks: Mapping[str, str]) -> str:
+    return "-".join(f"{topic}.{mark}" for topic, mark in marks.items())
+
+
+def _read_marks(text: str) -> dict[str, str]:
+    """Marks as a page shows them; whatever else somebody sends is as good as none."""
+    parts = (part.partition(".") for part in text[:_LONGEST_MARKS].split("-"))
+    return {topic: mark for topic, _, mark in parts if mark}
 
 
 async def _send(send: Send, data: bytes, *, more: bool = True) -> None:

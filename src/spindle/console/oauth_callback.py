@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from spindle.app import Spindle
+    from spindle.auth.oauth import Completed
 
 PrincipalOf = Callable[["Request"], Principal | Awaitable[Principal | None] | None]
 """Returns the principal of a request, if the application knows it."""
@@ -59,6 +60,19 @@ class Callback:
         self._resuming: set[asyncio.Task[None]] = set()
 
     async def answer(self, request: Request) -> HTMLResponse:
+        """Answers whoever comes back."""
+        completed = await self.complete(request, self._principal)
+        if isinstance(completed, HTMLResponse):
+            return completed
+        if completed.denied is not None:
+            return page(200, "Not connected", f"{completed.provider} was not connected. You can go back.")
+        return page(200, f"{completed.provider} is connected", "You can close this page and go back.")
+
+    async def complete(
+        self, request: Request, principal_of: Callable[[Request], Awaitable[Principal | None]]
+    ) -> Completed | HTMLResponse:
+        """Completes the consent, and lets the runs go on that waited for it. Returns a page instead if that
+        cannot be done."""
         app = self._app()
         given = {key: request.query_params.get(key) for key in _PARAMETERS}
         if any(len(value or "") > MAX_PARAMETER for value in given.values()) or not given["state"]:
@@ -70,15 +84,13 @@ class Callback:
                 given["iss"],
                 error=given["error"],
                 error_description=given["error_description"],
-                principal=await self._principal(request),
+                principal=await principal_of(request),
                 browser=request.cookies.get(browser_cookie(key_of(given["state"]))),
             )
         except SpindleError as error:
             return problem_page(error)
         self._resume(app, completed.source, Principal(completed.principal), completed.denied)
-        if completed.denied is not None:
-            return page(200, "Not connected", f"{completed.provider} was not connected. You can go back.")
-        return page(200, f"{completed.provider} is connected", "You can close this page and go back.")
+        return completed
 
     async def _principal(self, request: Request) -> Principal | None:
         if self._principal_of is None:

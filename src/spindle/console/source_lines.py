@@ -11,12 +11,14 @@ from spindle.ports.store import ToolFilter
 if TYPE_CHECKING:
     from spindle.console.screen import Look
 
-State = Literal["ready", "failing", "held", "new"]
+State = Literal["ready", "failing", "lost", "held", "consent", "new"]
 
 WORDS: dict[State, tuple[str, str]] = {
     "ready": ("good", "ready"),
     "failing": ("bad", "failing"),
+    "lost": ("bad", "connection lost"),
     "held": ("warn", "changes wait"),
+    "consent": ("warn", "needs your consent"),
     "new": ("muted", "not read yet"),
 }
 """The colour and the word of each state."""
@@ -51,20 +53,30 @@ async def source_lines(look: Look) -> list[SourceLine]:
     states = await look.app.catalog.states()
     summaries = await look.app.catalog.tools(ToolFilter())
     seen = Counter(tool.source for tool in summaries if look.sees(tool.name))
+    waiting = [
+        name
+        for name in await look.app.catalog.consents.waiting(look.principal)
+        if look.access.connects(look.principal, name, name)
+    ]
     found: list[SourceLine] = []
     for name, state in states.items():
-        if not look.principal.admin and not seen[name]:
+        if not look.principal.admin and not seen[name] and name not in waiting:
             continue
         kind = state.kind or look.app.catalog.sources.kind(name)
         error = state.error
         word: State = "ready"
-        if error:
+        if name in waiting:
+            word, error = "consent", None
+        elif error:
             word = "failing"
+        elif (lost := look.app.catalog.connections.lost.get(name)) is not None:
+            # Until somebody has reached it again nobody knows if it works.
+            word, error = "lost", lost
         elif state.synced_at is None:
             word = "new"
         elif state.held_count:
             word = "held"
         shown = error if look.principal.admin else None
         found.append(SourceLine(name, kind, word, seen[name], state.held_count, state.synced_at, shown))
-    order: list[State] = ["failing", "held", "new", "ready"]
+    order: list[State] = ["failing", "lost", "held", "consent", "new", "ready"]
     return sorted(found, key=lambda line: (order.index(line.state), line.name))

@@ -37,7 +37,9 @@ from spindle.rest.runs import RunsApi
 from spindle.rest.submitted import placing_of, served_queues, wants_async
 from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import ServingAccess
+from spindle.serving.browser_sessions import SESSION
 from spindle.serving.connecting import ConnectTools
+from spindle.serving.consent_links import consent_link
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.guard import Guard
 from spindle.serving.operating import Operating, ServedConsole
@@ -252,6 +254,11 @@ class _Api:
         asking = self._spindle.catalog.consents.asked_for()
         if name not in asking or not self._access.connects(principal, name, name):
             raise NotFoundError(f"there is no source {name!r} that wants a consent", source=name)
+        if SESSION in request.scope:  # a browser, which comes back to the console
+            pause = (await self._arguments(request)).get("pause")
+            token = str(pause) if pause is not None else None
+            link = await consent_link(self._spindle, self._access, request.scope, name, principal, token)
+            return Response(to_json(link), media_type="application/json")
         outcome = await self._spindle.connect(name, principal)
         body: JsonObject = {"name": name, "connected": isinstance(outcome, Finished)}
         if isinstance(outcome, Paused):

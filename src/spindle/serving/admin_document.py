@@ -54,7 +54,11 @@ REQUESTS: Final[dict[str, tuple[str, JsonObject | None]]] = {
     ),
     "POST /admin/v1/sources/{name}/reconnect": ("Ends its sessions; the next call opens new ones.", None),
     "GET /admin/v1/sources/{name}/log": ("The last lines that its program wrote to stderr.", None),
-    "POST /sources/{name}/connect": ("Asks whoever calls for the consent that a source wants.", None),
+    "POST /sources/{name}/connect": (
+        "Asks whoever calls for the consent that a source wants. A browser with a session comes back to the"
+        " console; `pause` is what waits there for this consent.",
+        {"pause": _TEXT},
+    ),
     "GET /admin/v1/flows": ("The files of saved flows.", None),
     "GET /admin/v1/flows/{name}": ("The text of a flow's file, with its version and its problems.", None),
     "PUT /admin/v1/flows/{name}": (

@@ -26,13 +26,15 @@ HEALTH: Final = "/healthz"
 READY: Final = "/readyz"
 ADMIN: Final = "/admin/v1"
 CONSOLE: Final = "/console"
+CALLBACK: Final = "/callback"
+CONNECT: Final = "/connect"
 STORE_TIMEOUT: Final = 2.0
 """Seconds in which the store must answer."""
 
 
 def is_console(path: str) -> bool:
-    """True for a path of the console."""
-    return path == CONSOLE or path.startswith(f"{CONSOLE}/")
+    """True for a path of the console, or one of the two that users pass on their way through a consent."""
+    return path in (CONSOLE, CALLBACK, CONNECT) or path.startswith(f"{CONSOLE}/")
 
 
 class ServedConsole(Protocol):

@@ -51,7 +51,7 @@ async def overview(look: Look) -> Overview:
     runs = await app.store.runs(limit=FEW, status="running", principal=look.whose)
     return Overview(
         sources,
-        sum(line.state in ("failing", "held") for line in sources),
+        sum(line.state in ("failing", "lost", "held", "consent") for line in sources),
         sum(line.tools for line in sources),
         glance(timings, look.now),
         (await waiting_for(app, look.person))[:FEW],

@@ -84,12 +84,15 @@ async def source(look: Look) -> SourceView:
         [session.log() for session in sessions if session.log is not None and session.log()] if admin else [],
         wants,
         wants and await catalog.consents.lacks(name, look.principal),
-        _hint(look, name) if admin and state.error else "",
+        _hint(look, line) if admin and line.error else "",
     )
 
 
-def _hint(look: Look, name: str) -> str:
+def _hint(look: Look, line: SourceLine) -> str:
     """The way out of its error, if this process has met it."""
+    if line.state == "lost":
+        return "Its session broke off. The next call opens another one, and so does Read again."
+    name = line.name
     return str(look.app.catalog.reasons.get(name, {}).get("hint") or "")
 
 

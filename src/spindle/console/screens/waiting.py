@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from spindle.console.screen import Look, Screen
 from spindle.errors import NotFoundError
@@ -67,8 +66,6 @@ class PauseView:
     """Further details, by name."""
     schema: JsonObject | None = None
     """The schema of the answer to a question."""
-    url: str | None = None
-    """The address where a consent is given."""
     in_doubt: bool = False
 
 
@@ -143,7 +140,6 @@ async def one(look: Look) -> WaitingPage:
         await _schema_of(look, details) if arguments is not None else None,
         tuple((name, value) for name, value in details.items() if name not in _ELSEWHERE),
         details.get("schema") if pause.kind == "input" else None,
-        _address(details.get("url")) if pause.kind == "consent" else None,
         in_doubt,
     )
     return WaitingPage(page.waiting, page.more, page.answered, chosen)
@@ -160,11 +156,6 @@ async def _schema_of(look: Look, details: JsonObject) -> JsonObject:
         return (await look.app.show(str(details.get("tool")))).spec.usable_input
     except NotFoundError:
         return {"type": "object"}
-
-
-def _address(url: Any) -> str | None:
-    """Returns an address that may be a link: nothing that would run a script."""
-    return url if isinstance(url, str) and urlsplit(url).scheme in ("https", "http") else None
 
 
 SCREENS: Final = (

@@ -54,7 +54,17 @@
 
   const channel = "BroadcastChannel" in window ? new BroadcastChannel("spindle-live") : null;
   const lost = one("#lost");
+  // Marks of all that pages show: this page's when it was made, and those that the stream told of last.
+  const since = one('meta[name="live"]').content;
+  let latest = "";
+  const marksIn = (text) => new Map(text.split("-").filter(Boolean).map((part) => part.split(".")));
   function hear(message) {
+    if (message.since && latest) {
+      // Another page has just been opened: what changed before it could listen is told again.
+      const made = marksIn(message.since);
+      const others = [...marksIn(latest)].filter(([topic, mark]) => made.get(topic) !== mark).map(([topic]) => topic);
+      if (others.length) channel.postMessage({ changed: others });
+    }
     if (message.changed) changed(message.changed);
     if ("lost" in message) lost.hidden = !message.lost;
     if (message.ended) location.assign("/console/enter");
@@ -66,8 +76,8 @@
   }
   function listen() {
     let was = false;
-    const stream = new EventSource("/console/live");
-    stream.addEventListener("changed", (event) => tell({ changed: event.data.split(" ") }));
+    const stream = new EventSource(`/console/live?since=${since}`);
+    stream.addEventListener("changed", (event) => { latest = event.lastEventId; tell({ changed: event.data.split(" ") }); });
     stream.addEventListener("ended", () => { stream.close(); tell({ ended: true }); });
     stream.onopen = () => {
       // What happened meanwhile is not known.
@@ -80,6 +90,7 @@
       if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
     };
   }
+  if (channel) channel.postMessage({ since });
   if (navigator.locks && channel) navigator.locks.request("spindle-live", () => new Promise(listen));
   else listen();
 
@@ -158,7 +169,11 @@
       if (element.dataset.done) toast(element.dataset.done + differences(answer));
       if (element.dataset.shows) showOnce(element, answer[element.dataset.shows]);
       const consent = "connect" in element.dataset && answer?.consents?.[0]?.url;
-      if (consent && /^https?:/.test(consent)) { location.assign(consent); return; }
+      if (consent && /^https?:/.test(consent)) {
+        sessionStorage.setItem("spindle-back", location.pathname); // where back.js leads to again
+        location.assign(consent);
+        return;
+      }
       if (element.dataset.go) location.assign(element.dataset.go.replace("{name}", encodeURIComponent(answer?.name ?? "")).replace("{run}", encodeURIComponent(answer?.run ?? "")));
       else if (element.dataset.live) changed(element.dataset.live.split(" "));
     } catch (error) {

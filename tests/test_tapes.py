@@ -186,6 +186,51 @@ async def test_what_is_not_on_the_tape_is_told_with_the_nearest_call(tmp_path: P
         assert len(app.tape.missed) == 2
 
 
+async def test_a_tool_that_has_changed_is_told_with_its_first_call(tmp_path: Path) -> None:
+    def greet(name: str) -> str:
+        """Greets."""
+        return f"hello {name}"
+
+    tape, told = tmp_path / "t.jsonl", []
+    async with workspace([greet, shout], record=tape) as app:
+        await app.call("shout", text="one")
+        await app.call("greet", name="you")
+
+    def changed(name: str, loud: bool = False) -> str:
+        """Greets."""
+        return f"hello {name}"
+
+    changed.__name__ = "greet"
+    async with workspace([changed, shout], replay=tape, note=told.append) as app:
+        assert (await app.call("greet", name="you")).text == "hello you"
+        with pytest.raises(NotFoundError) as caught:
+            await app.call("greet", name="them")
+    [change] = told
+    assert change.startswith("greet has changed since t.jsonl was recorded: input_schema.properties.loud was")
+    assert "call 2" in change
+    assert "has changed since" in (caught.value.hint or "")
+
+
+async def test_a_tool_that_has_changed_at_the_last_sync_is_told(tmp_path: Path) -> None:
+    code = 'from spindle import tool\n\n\n@tool\ndef read() -> str:\n    """Reads."""\n    return "seen"\n'
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "notes.py").write_text(code)
+    (tmp_path / "spindle.toml").touch()
+    told: list[str] = []
+    async with spindle.open(tmp_path, record=tmp_path / "t.jsonl") as app:
+        assert (await app.call("read")).text == "seen"
+    async with spindle.open(tmp_path, replay=tmp_path / "t.jsonl", note=told.append) as app:
+        await app.call("read")
+    assert told == []
+    (tmp_path / "tools" / "notes.py").write_text(code.replace("Reads.", "Reads it."))
+    async with spindle.open(tmp_path) as app:
+        await app.sync()
+    async with spindle.open(tmp_path, replay=tmp_path / "t.jsonl", note=told.append) as app:
+        await app.call("read")
+    [change] = told
+    assert 'description was "Reads.", and is "Reads it." now' in change
+
+
 def test_what_is_not_on_the_tape_is_known_of_blocking_code_too(tmp_path: Path) -> None:
     tape = tmp_path / "t.jsonl"
     with spindle.open(tmp_path, tools=[shout], record=tape) as app:

@@ -128,4 +128,14 @@ def open(
     mode, tape = chosen(record, replay, once)
     if mode == "record":
         return Opening(lambda: recording(tape, lambda: opened(settings, None)))
-    return Opening(lambda: playing(tape, settings or settings_module.load(path, environ), opened))
+    given = os.environ if environ is None else environ
+    return Opening(
+        lambda: playing(
+            tape,
+            settings or settings_module.load(path, environ),
+            tools,
+            given,
+            note or logger.warning,
+            opened,
+        )
+    )

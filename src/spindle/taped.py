@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.agents.taped_models import PlayedModels, RecordedModels
 from spindle.calls.tape import Tape, TapeWriter
 from spindle.calls.taping import Taping
+from spindle.domain.identity import NO_CREDENTIAL
 from spindle.errors import ConfigurationError
 from spindle.sources.taped.replay import replayed
+from spindle.stores.peek import stored_tools
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.source import Note
     from spindle.settings import Settings
 
 Given = Path | str | None
@@ -61,10 +66,20 @@ async def recording(path: Path, opened: Callable[[], Awaitable[Spindle]]) -> Spi
 
 
 async def playing(
-    path: Path, settings: Settings, opened: Callable[[Settings, Tape], Awaitable[Spindle]]
+    path: Path,
+    settings: Settings,
+    functions: Sequence[Callable[..., Any]],
+    environ: Mapping[str, str],
+    note: Note,
+    opened: Callable[[Settings, Tape], Awaitable[Spindle]],
 ) -> Spindle:
-    """Returns a workspace whose calls are answered by a tape."""
+    """Returns a workspace whose calls are answered by a tape. Says which of their tools have changed, as far
+    as that is known without any server: since the last sync, or in the functions of this program."""
     tape = Tape.read(path)
+    for name, tool in _known_now(tape, settings, environ, note).items():
+        _tell(tape.compare(name, tool.fingerprint, tool.spec.whole_definition()), note)
+    for spec in await _specs(functions, settings, note):
+        _tell(tape.compare(spec.remote_name, spec.fingerprint, spec.whole_definition()), note)
     state = Path(tempfile.mkdtemp(prefix="spindle-replay-"))
     try:
         app = await opened(replayed(settings, state), tape)
@@ -76,3 +91,29 @@ async def playing(
     app.agents.taped = PlayedModels(tape)
     await app.sync(*tape.sources)
     return app
+
+
+def _known_now(tape: Tape, settings: Settings, environ: Mapping[str, str], note: Note) -> dict[str, Tool]:
+    settings.require_trust()
+    address = settings.store_address(environ)
+    if address == ":memory:" or "://" in address:
+        return {}  # playing a tape takes no server, nor that of a store
+    try:
+        return stored_tools(Path(address), tape.tools)
+    except sqlite3.Error as error:
+        note(f"whether the tools of {tape.path.name} have changed is not known: {error}")
+        return {}
+
+
+async def _specs(functions: Sequence[Callable[..., Any]], settings: Settings, note: Note) -> list[ToolSpec]:
+    if not functions:
+        return []
+    from spindle.sources.python import PythonSource
+
+    source, _ = PythonSource.of_functions("python", functions, settings.root, note)
+    return await source.open(NO_CREDENTIAL, lambda: None).discover()
+
+
+def _tell(change: str | None, note: Note) -> None:
+    if change is not None:
+        note(change)

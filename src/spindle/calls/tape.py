@@ -93,6 +93,17 @@ class Tape:
         self._used: Counter[str] = Counter()
         self.missed: list[str] = []
         """Says in words which calls were asked for in vain."""
+        self._changed: dict[str, str] = {}
+
+    def compare(self, name: str, fingerprint: str, definition: JsonObject) -> str | None:
+        """Takes note of a tool as it is now. Returns in words how it has changed since its calls were
+        recorded, with the first of these; None if it has not, or none was."""
+        then, takes = self.tools.get(name), self._by_tool.get(name)
+        if then is None or not takes or then.fingerprint == fingerprint:
+            return None
+        changed = differences(then.definition, definition) or "its definition differs"
+        self._changed[name] = f"{name} has changed since {self.path.name} was recorded: {changed}"
+        return f"{self._changed[name]}; it answers as it was then, from call {takes[0].number} on"
 
     @property
     def sources(self) -> dict[str, str]:
@@ -147,7 +158,7 @@ class Tape:
         return NotFoundError(
             f"{what} was not called with these arguments when {file} was recorded. The nearest is call"
             f" {nearest.number}, where {differences(nearest.arguments, arguments)}",
-            hint=again, tool=tool,
+            hint=self._changed.get(tool) or again, tool=tool,
         )  # fmt: skip
 
     @classmethod

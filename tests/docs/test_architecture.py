@@ -103,7 +103,7 @@ def test_every_dependency_has_its_reason() -> None:
     assert named == set(extras)
 
 
-BROUGHT_BY_USERS = {"fastapi", "langchain-core", "openai-agents", "pytest"}
+BROUGHT_BY_USERS = {"fastapi", "langchain-core", "langgraph", "openai-agents", "pytest"}
 """What only an adapter or a plugin imports, for a program that has it anyway."""
 CLIENTS_OF_BROKERS = {"aio-pika", "confluent-kafka", "nats-py", "redis", "zmqtt"}
 """Come with an extra of `faststream`, each with its broker."""

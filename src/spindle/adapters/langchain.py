@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, cast
 
 try:
     from langchain_core.messages import ToolMessage
@@ -15,6 +15,7 @@ except ImportError as error:
     ) from error
 
 from spindle.adapters.dispatch import CallPaused, PausedCall
+from spindle.adapters.graph_pauses import driven, driven_blocking, graph_call, step_key
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart, parts_of, text_of
 from spindle.calls.framing import framed_parts
@@ -26,6 +27,7 @@ from spindle.errors import SpindleError, ToolError
 from spindle.runs.outcomes import Finished, Paused
 from spindle.schemas.models import model_description, model_schema
 
+T = TypeVar("T")
 Content = str | list[str | dict[Any, Any]]
 
 
@@ -59,7 +61,8 @@ async def tools(
     names), a source or a tag. `options` apply to every call, such as its principal.
 
     Both `ainvoke` and `invoke` work from any loop and thread, except that `invoke` blocks. An error becomes a
-    message with the status `error`; a call that waits for a person raises CallPaused.
+    message with the status `error`. A call that waits for a person is an interrupt in a graph that has a
+    checkpointer; elsewhere it raises CallPaused.
     """
     offer = await Offer.of(app, ToolChoice(names, source, tag), options)
     return [_tool(offer, name) for name in offer.tools]
@@ -69,9 +72,16 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
     found = offer.tools[name]
 
     async def call(call_id: str, arguments: JsonObject) -> tuple[Content, Result]:
+        key = step_key() if call_id else None
+        if key is not None:
+            work = graph_call(offer, name, call_id, arguments, key)
+            return await shown(call_id, await driven(work, offer.home.run))
         result = await offer.answer(name, arguments)
         if isinstance(result, Paused):
             raise CallPaused([PausedCall(call_id, name, result.run_id, "langchain", result.pauses)])
+        return await shown(call_id, result)
+
+    async def shown(call_id: str, result: Result) -> tuple[Content, Result]:
         parts = await parts_of(result)
         if call_id:  # else a program asked, not a model
             parts = framed_parts(parts, name)
@@ -80,7 +90,15 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
         return _content(parts), result
 
     def call_blocking(call_id: str, arguments: JsonObject) -> tuple[Content, Result]:
-        return offer.home.wait(call(call_id, arguments), "`ainvoke`")
+        key = step_key() if call_id else None
+        if key is not None:
+            # The graph is interrupted where it runs, which is this thread.
+            result = driven_blocking(graph_call(offer, name, call_id, arguments, key), wait)
+            return wait(shown(call_id, result))
+        return wait(call(call_id, arguments))
+
+    def wait(work: Coroutine[Any, Any, T]) -> T:
+        return offer.home.wait(work, "`ainvoke`")
 
     return CatalogTool(
         name=name,

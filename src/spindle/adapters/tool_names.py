@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spindle.catalog.catalog import Catalog
     from spindle.domain.tool import Tool
     from spindle.runs.outcomes import OpenPause, Outcome
+    from spindle.runs.runner import Runner
 
 logger = logging.getLogger("spindle")
 
@@ -48,8 +49,8 @@ class App(Protocol):
     async def run(
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = ..., /
     ) -> Outcome: ...
-    async def resume(self, token: str, answer: Any = None, *, refused: str | None = None) -> Outcome: ...
-    async def pauses(self, *, run: str | None = None) -> list[OpenPause]: ...
+    @property
+    def runner(self) -> Runner: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Offer:
         """Answers a pause, and returns how its call went on, as `answer` does. Raises why an answer was not
         taken."""
         try:
-            return _rested(await self.home.run(self._app.resume(pause.token, answer, refused=refused)))
+            return _rested(await self.home.run(self._app.runner.resume(pause.token, answer, refused=refused)))
         except RunLostError:
             raise
         except SpindleError as error:
@@ -141,7 +142,11 @@ class Offer:
 
     async def pauses(self, run: str) -> list[OpenPause]:
         """The pauses of a call that wait for a person."""
-        return await self.home.run(self._app.pauses(run=run))
+        return await self.home.run(self._app.runner.pauses(run=run))
+
+    async def asked(self, run: str) -> int:
+        """The number of pauses that a call has had so far."""
+        return await self.home.run(self._app.runner.asked(run))
 
     def _find(self, name: str) -> Tool:
         if (tool := self.tools.get(name)) is not None:

@@ -243,6 +243,10 @@ class Runner:
             found = [pause for pause in approvals if self.may_approve(pause, approver)]
         return [self.details(pause) for pause in found if not self._has_expired(pause)]
 
+    async def asked(self, run: str) -> int:
+        """Returns how many pauses a run has had."""
+        return len(await self._store.pauses(run=run, waiting=False))
+
     def details(self, pause: Pause) -> OpenPause:
         """Returns the pause with all that its person needs to see."""
         return opened(self._sealer, pause)

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
     from spindle.domain.tool import Tool
-    from spindle.runs.outcomes import OpenPause, Outcome
+    from spindle.runs.outcomes import Outcome
+    from spindle.runs.runner import Runner
 
 logger = logging.getLogger("spindle")
 
@@ -110,13 +111,10 @@ class OpenRows:
         """Calls a tool of the catalog by its name."""
         return await self._app.run(tool, arguments, options)
 
-    async def resume(self, token: str, answer: Any = None, *, refused: str | None = None) -> Outcome:
-        """Answers a pause of a call, which then continues."""
-        return await self._app.resume(token, answer, refused=refused)
-
-    async def pauses(self, *, run: str | None = None) -> list[OpenPause]:
-        """Returns the pauses that can be answered."""
-        return await self._app.pauses(run=run)
+    @property
+    def runner(self) -> Runner:
+        """Continues calls that wait for a person."""
+        return self._app.runner
 
     async def call(
         self, row: ToolRow, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS

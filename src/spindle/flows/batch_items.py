@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import JsonObject
@@ -37,12 +38,19 @@ class BatchItems:
         self._batch = batch
         self._shown = shown
         self.outcomes: list[Any] = []
-        """By place, a NodeDone, a NodeFailure, or MISSING for one that was not begun."""
+        """By place, a NodeDone, a NodeFailure, or MISSING for one that was not begun; none of a batch over
+        workers, whose parts have them."""
         self.parts: JsonObject | None = None
         """The beginning of the ids of the parts that workers did, which have the record of each item, and
         the number of items of one."""
-        self._seconds = [0.0] * len(shown)
+        self._seconds: list[float] = []
         """The time that each has taken in this process."""
+        self._values: list[Any] = []
+        """By place, the results of those whose end was taken; None of others."""
+        self._content: dict[int, Any] = {}
+        """By place, the content of those whose tool returned any."""
+        self._failures: dict[int, NodeFailure] = {}
+        self._not_begun = 0
 
     async def run(
         self, attempts: Attempts, prepared: Sequence[Any], running: RunContext
@@ -51,6 +59,7 @@ class BatchItems:
         person, when those that are begun have ended."""
         batch = self._batch
         outcomes = self.outcomes = [MISSING] * len(prepared)
+        self._seconds = [0.0] * len(prepared)
         has_failed = False
         asked: Interruption | None = None
 
@@ -74,26 +83,37 @@ class BatchItems:
         await running.each(one, list(enumerate(prepared)), batch.concurrency)
         if asked is not None:
             raise asked
+        self.take(outcomes)
         return self.gathered()
+
+    def take(self, outcomes: Iterable[Any]) -> None:
+        """Takes what became of the next items, of which only the results and the failures are held."""
+        key = f"{self._id}.{CONTENT}"
+        for outcome in outcomes:
+            index, value = len(self._values), None
+            if isinstance(outcome, NodeFailure):
+                self._failures[index] = outcome
+            elif outcome is MISSING:
+                self._not_begun += 1
+            else:
+                value = outcome.value
+                if outcome.wrote and (content := outcome.wrote.get(key)):
+                    self._content[index] = content
+            self._values.append(value)
 
     def told(self) -> JsonObject:
         """Returns what became of them, in a few lines however many they are."""
-        failures = [
-            (index, outcome)
-            for index, outcome in enumerate(self.outcomes)
-            if isinstance(outcome, NodeFailure)
-        ]
         slowest = heapq.nlargest(SLOWEST, enumerate(self._seconds), key=lambda item: item[1])
         facts: JsonObject = {
             "total": len(self._shown),
-            "failed": len(failures),
-            "not_begun": sum(outcome is MISSING for outcome in self.outcomes),
+            "failed": len(self._failures),
+            "not_begun": self._not_begun,
             "slowest": [{"index": index, "duration": round(seconds, 6)} for index, seconds in slowest],
             "spread": self.parts is not None,
             "parts": self.parts,
             "first_failures": [
                 {"index": index, "message": failure.error.message[:MAX_MESSAGE]}
-                for index, failure in failures[:FAILURES]
+                for index, failure in islice(self._failures.items(), FAILURES)
             ],
         }
         return {name: fact for name, fact in facts.items() if fact or name == "total"}
@@ -108,35 +128,24 @@ class BatchItems:
 
     def gathered(self) -> NodeDone | NodeFailure:
         """Returns the results together, or the failure of the batch."""
-        outcomes, batch = self.outcomes, self._batch
         # With arguments as they are recorded: what is secret in them does not belong into errors.
         failed: list[JsonObject] = [
-            {"index": index, "arguments": self._shown[index], "error": outcome.told()}
-            for index, outcome in enumerate(outcomes)
-            if isinstance(outcome, NodeFailure)
+            {"index": index, "arguments": self._shown[index], "error": failure.told()}
+            for index, failure in self._failures.items()
         ]
-        if not failed or batch.keep_errors:
-            values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
-            return NodeDone(values, wrote=self._content(), failed=failed)
-        first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
-        begun = sum(outcome is not MISSING for outcome in outcomes)
+        total = len(self._values)
+        if not failed or self._batch.keep_errors:
+            wrote: JsonObject | None = None
+            if self._content:
+                wrote = {f"{self._id}.{CONTENT}": [self._content.get(index, []) for index in range(total)]}
+            return NodeDone(self._values, wrote=wrote, failed=failed)
+        first = next(iter(self._failures.values()))
         named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
         more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
         error = FlowError(
-            f"node {self._id!r}: {len(failed)} of {len(outcomes)} items failed ({begun} were begun): "
-            f"{named}{more}",
+            f"node {self._id!r}: {len(failed)} of {total} items failed"
+            f" ({total - self._not_begun} were begun): {named}{more}",
             hint="set batch.keep_errors to continue with the others",
             details={"failed": failed},
         )
         return NodeFailure(error, first.action)
-
-    def _content(self) -> JsonObject | None:
-        """Returns, under the node's key for it, the content of each item, where a tool returned any."""
-        key = f"{self._id}.{CONTENT}"
-        if not any(isinstance(outcome, NodeDone) and outcome.wrote for outcome in self.outcomes):
-            return None
-        found: list[Any] = [
-            outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
-            for outcome in self.outcomes
-        ]
-        return {key: found} if any(found) else None

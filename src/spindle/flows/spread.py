@@ -7,7 +7,7 @@ data in it stays data.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -76,7 +76,7 @@ async def over_workers(
     shared = {"node": document, "visit": node.visit, "secrets": sorted(secrets.values) if secrets else []}
 
     def make(index: int) -> JsonObject:
-        return {**shared, "prepared": list(prepared[index * size : (index + 1) * size])}
+        return {**shared, "prepared": prepared[index * size : (index + 1) * size]}
 
     place = f"{node.place}:{node.visit}"
     items.parts = {"ids": parts.prefix(place, host), "size": size}
@@ -85,21 +85,21 @@ async def over_workers(
         place, math.ceil(len(prepared) / size), make, host, keeps_errors=batch.keep_errors
     ):
         count = min(size, len(prepared) - index * size)
-        items.outcomes += _items(outcome, count, node.report, keeps_errors=batch.keep_errors)
+        items.take(_items(outcome, count, node.report, keeps_errors=batch.keep_errors))
         index += 1
     return items.gathered()
 
 
 def _items(
     outcome: Result | SpindleError | None, count: int, report: Report, *, keeps_errors: bool
-) -> list[Any]:
+) -> Iterable[Any]:
     """Returns what became of the items of a part."""
     told: Any = outcome.structured if isinstance(outcome, Result) else outcome and outcome.details
     if is_object(told) and ITEMS in told:
         report.attempts += told["attempts"]
         if told["usage"] is not None:
             report.add_usage(told["usage"])
-        return [_read(item) for item in told[ITEMS]]
+        return map(_read, told[ITEMS])
     if outcome is None and not keeps_errors:
         return [MISSING] * count
     error = outcome if isinstance(outcome, SpindleError) else FlowError("its part of the batch was cancelled")

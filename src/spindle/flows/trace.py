@@ -22,7 +22,7 @@ from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
 from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
-from spindle.flows.visits import Report
+from spindle.flows.visits import MAX_KEPT, Report
 from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from spindle.flows.batch_items import BatchItems
     from spindle.flows.node import BaseNode
     from spindle.flows.node_cache import PureNodes
-
-MAX_KEPT = 256 * 1024
-"""Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
-
 
 MAX_SHORT = MAX_KEPT // 6
 """Characters of a text that has no more bytes than that, however they are written."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import JsonObject
 
 if TYPE_CHECKING:
     from spindle.flows.batch_items import BatchItems
+
+MAX_KEPT: Final = 256 * 1024
+"""Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
 
 
 @dataclass(slots=True)

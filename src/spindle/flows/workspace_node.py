@@ -27,18 +27,20 @@ from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
 from spindle.flows.node_done import NodeDone
+from spindle.flows.prepared_items import AT_A_TIME, KeptItems, PreparedItems
 from spindle.flows.run_context import RunContext
 from spindle.flows.secrets import note_derived
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.spread import over_workers
 from spindle.flows.templates import render
-from spindle.flows.visits import Report
+from spindle.flows.visits import MAX_KEPT, Report
 from spindle.runs.parts import spreading
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from spindle.domain.call import Host
+    from spindle.runs.parts import RunParts
 
 _NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)`"
 
@@ -114,8 +116,27 @@ class WorkspaceNode(Node):
                 f"node {self.id!r}: batch.over gives a value of type {type(items).__name__}, not a list",
                 hint="name a list of the shared store, such as ${search.items}",
             )
-        each = [self._given(shared, {batch.item: item}) for item in items]
-        self.report.inputs = [self._shown(given) for given in each]
+        each = PreparedItems(items, lambda item: self._given(shared, {batch.item: item}))
+        if self._parts() is not None:
+            return await self._looked_at(each)
+        prepared = list(each)
+        self.report.inputs = [self._shown(given) for given in prepared]
+        return prepared
+
+    def _parts(self) -> RunParts | None:
+        """Returns the parts of the run, if other processes do the items of this batch."""
+        batch = self.definition.batch
+        return spreading.get() if batch is not None and batch.spread and self.can_spread else None
+
+    async def _looked_at(self, each: PreparedItems) -> PreparedItems:
+        """Looks at what each item is given, without holding it: what is wrong with one is said before any is
+        begun, and what is secret in them is known."""
+        shown = KeptItems(MAX_KEPT)
+        for first in range(0, len(each), AT_A_TIME):
+            for given in each[first : first + AT_A_TIME]:
+                shown.add(self._shown(given))
+            await asyncio.sleep(0)
+        self.report.inputs = shown.value
         return each
 
     async def exec(self, prep_res: Any) -> Any:
@@ -156,11 +177,15 @@ class WorkspaceNode(Node):
             return refused
         if batch is None:
             return await self._attempts(prepared, running)
-        self.report.batch = BatchItems(str(self.id), batch, self.report.inputs)
-        parts = spreading.get() if batch.spread else None
-        if parts is not None and self.can_spread:
-            return await over_workers(self, self.report.batch, prepared, parts)
-        return await self.report.batch.run(self._attempts, prepared, running)
+        self.report.batch = items = BatchItems(str(self.id), batch, self._all_shown(prepared))
+        parts = self._parts()
+        if parts is not None:
+            return await over_workers(self, items, prepared, parts)
+        return await items.run(self._attempts, prepared, running)
+
+    def _all_shown(self, prepared: Any) -> Any:
+        """Returns what the node is given as the history shows it, all of it however much it is."""
+        return prepared.then(self._shown) if isinstance(prepared, PreparedItems) else self.report.inputs
 
     async def do_part(self, prepared: Sequence[Any]) -> BatchItems:
         """Does items of a batch that another process has prepared, and returns what became of them. Raises
@@ -181,10 +206,11 @@ class WorkspaceNode(Node):
         what = self.report.tool or f"node {self.id!r}"
         message = self._approval_message or f"node {self.id!r} runs only with approval"
         message = clean(message, with_known(frozenset()))
+        shown = self._all_shown(prepared)
         details: JsonObject = {
             "node": self.id,
             "visit": self.visit,
-            "inputs": self.report.inputs,
+            "inputs": list(shown) if isinstance(shown, PreparedItems) else shown,
             "approvers": list(approval.by),
         }
         reply = self._host().ask(ApprovalRequired(message, tool=what, details=details))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ import spindle
 from servers.workers import until_it_is
 from spindle.app import Spindle
 from spindle.errors import FlowError, SpindleError
+from spindle.flows.batch_items import BatchItems
+from spindle.flows.definition import Batch
+from spindle.flows.expressions.paths import MISSING
+from spindle.flows.failures import NodeFailure
+from spindle.flows.node_done import NodeDone
 from spindle.flows.part_work import traced_item
 from spindle.flows.spread import MOST_PARTS, size_of_parts
 from spindle.runs.outcomes import Finished, Paused
@@ -81,6 +87,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "flows/keeping.yaml": flow(keep_errors=True, spread=3),
         "flows/failing.yaml": flow(spread=2),
         "flows/asking.yaml": ASKING,
+        "flows/long.yaml": flow(spread=True),
     }.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
@@ -259,3 +266,40 @@ async def test_one_item_is_traced_in_the_part_that_did_it(root: Path) -> None:
     assert failed.error is not None
     assert (failed.inputs["item"], "unlucky" in failed.error["message"]) == (13, True)
     assert beyond is None
+
+
+async def test_the_run_of_a_long_batch_does_not_hold_what_its_items_are_given(root: Path) -> None:
+    """The arguments of all items alone would be more than twice as much."""
+    count = 20_000
+    async with working(root, works=False) as app:
+        run = await app.submit("long", {"items": list(range(count))})
+        tracemalloc.start()
+        try:
+            await app.runner.submissions.execute(run.id, 1)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert (await until_it_is(app, run.id, "paused")).id == run.id
+        assert len(await app.store.parts(ids_of(run.id))) == 100
+        await app.runner.cancel(run, "not needed")
+    assert most / count < 350, f"{most / count:.0f} bytes for each item"
+
+
+def test_of_the_ends_of_items_only_results_and_failures_are_held() -> None:
+    batch = Batch("${items}", spread=2, keep_errors=True)
+    items = BatchItems("each", batch, [{"n": number} for number in range(4)])
+    wrote = {"each.content": [{"type": "image"}]}
+    failure = NodeFailure(FlowError("no"), "error")
+    items.take(iter([NodeDone(1), MISSING]))
+    items.take(iter([NodeDone(3, wrote=wrote), failure]))
+    done = items.gathered()
+    assert isinstance(done, NodeDone)
+    assert (done.value, done.wrote) == (
+        [1, None, 3, None],
+        {"each.content": [[], [], wrote["each.content"], []]},
+    )
+    assert done.failed is not None
+    assert [(item["index"], item["arguments"]) for item in done.failed] == [(3, {"n": 3})]
+    assert items.outcomes == []
+    told = items.told()
+    assert (told["total"], told["failed"], told["not_begun"]) == (4, 1, 1)

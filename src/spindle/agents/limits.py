@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, did_you_mean
-
-EndedBy = Literal["answer", "steps", "time", "tokens", "cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +62,3 @@ class Limits:
                 hint = did_you_mean(name, known, f"the limits are {', '.join(known)}")
                 raise ConfigurationError(f"there is no limit {name!r}", hint=hint)
         return cls(**values)
-
-
-class LimitReachedError(Exception):
-    """Ends a run early. It is no failure: the result is what was achieved so far."""
-
-    def __init__(self, by: EndedBy) -> None:
-        super().__init__(by)
-        self.by: EndedBy = by

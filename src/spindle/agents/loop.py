@@ -15,9 +15,9 @@ from spindle.agents import own_tools
 from spindle.agents.calls import Calls
 from spindle.agents.conversation import NOT_MADE, Conversation, read_messages
 from spindle.agents.events import AgentEvent
-from spindle.agents.limits import EndedBy, LimitReachedError
 from spindle.agents.own_tools import ANSWER
 from spindle.agents.record import events_of
+from spindle.calls.delegation import EndedBy, LimitReachedError
 from spindle.calls.validate import problems_with
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json

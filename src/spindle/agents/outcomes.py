@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spindle.agents.limits import EndedBy
 from spindle.agents.usage import ModelUsage
+from spindle.calls.delegation import EndedBy
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.runs.outcomes import Continuing, Paused
 

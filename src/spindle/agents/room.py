@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.context import Cut, cuts_for, estimated, size_of, without
-from spindle.agents.limits import LimitReachedError
 from spindle.agents.model_request import ask
 from spindle.agents.usage import ModelUsage
+from spindle.calls.delegation import LimitReachedError
 from spindle.domain.json_schema import JsonObject, is_array
 from spindle.errors import SpindleError
 

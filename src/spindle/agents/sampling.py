@@ -67,7 +67,7 @@ class WorkspaceSampling:
         config = self._settings().sampling(self._environ)
 
         async def sample(params: JsonObject) -> JsonObject:
-            from spindle.agents.limits import LimitReachedError
+            from spindle.calls.delegation import LimitReachedError
 
             self._require_rate(config, principal)
             try:

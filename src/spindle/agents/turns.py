@@ -12,11 +12,11 @@ from pydantic_ai.tools import ToolDefinition
 from spindle.agents import own_tools
 from spindle.agents.context import Cut
 from spindle.agents.conversation import read_response, write_messages
-from spindle.agents.limits import LimitReachedError
 from spindle.agents.model_request import ask, is_full
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MEMORY, RESERVED, SEARCH
 from spindle.agents.results import READ_MORE, shown_error
 from spindle.agents.room import Room
+from spindle.calls.delegation import LimitReachedError
 from spindle.calls.validate import problems_with, read_arguments
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError, SpindleError
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
-    from spindle.agents.limits import EndedBy
     from spindle.agents.model_request import Said
     from spindle.agents.toolbox import Toolbox
     from spindle.agents.usage import Budget
+    from spindle.calls.delegation import EndedBy
     from spindle.calls.host import CallHost
     from spindle.domain.call import Host
 

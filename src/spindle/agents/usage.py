@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spindle.agents.limits import LimitReachedError, Limits
+from spindle.agents.limits import Limits
+from spindle.calls.delegation import LimitReachedError, check_used
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
+
+    from spindle.calls.delegation import OuterBudget, Used
 
 Prices = Mapping[str, tuple[float, float]]
 """By the name of a model, US dollars for a million tokens: of input, and of output."""
@@ -104,7 +107,7 @@ class Budget:
         prices: Prices,
         monotonic: Callable[[], float] = time.monotonic,
         *,
-        outer: Budget | None = None,
+        outer: OuterBudget | None = None,
         step: str = "",
     ) -> None:
         """`outer` is that of the agent which gave the task, in which this one is known by its `step`."""
@@ -146,9 +149,9 @@ class Budget:
             total = total.together(usage)
         return total
 
-    def set_inner(self, step: str, usage: ModelUsage) -> None:
+    def set_inner(self, step: str, usage: Used) -> None:
         """Takes note of all that the agent at this step has used so far, in whichever process."""
-        self._inner[step] = usage
+        self._inner[step] = ModelUsage(**usage.to_dict())
         self._tell()
 
     def _tell(self) -> None:
@@ -193,25 +196,29 @@ class Budget:
         """Raises LimitReachedError if the limits allow no further answer of the model."""
         if step > self._limits.steps:
             raise LimitReachedError("steps")
-        self._check_used()
+        self.check_used()
 
-    def _check_used(self) -> None:
-        limits, usage = self._limits, self.usage
+    def check_used(self) -> None:
+        """Raises LimitReachedError if nothing more may be used."""
         if self._outer is not None:
-            self._outer._check_used()
+            self._outer.check_used()
         if self.remaining == 0.0:
             raise LimitReachedError("time")
-        if limits.tokens is not None and usage.tokens >= limits.tokens:
-            raise LimitReachedError("tokens")
-        if limits.cost is None or usage.requests == 0:
-            return
-        if usage.cost is None:
-            raise ConfigurationError(
-                "there is a cost limit, but the price of this model is not known",
-                hint='give its prices for a million tokens: prices={"MODEL": (input, output)}',
-            )
-        if usage.cost >= limits.cost:
-            raise LimitReachedError("cost")
+        check_used(self.usage, self._limits.tokens, self._limits.cost)
+
+    def left(self) -> JsonObject:
+        """Returns how many `tokens`, what `cost` and how much `time` may still be used; None: any."""
+        limits, used = self._limits, self.usage
+        own = {
+            "tokens": None if limits.tokens is None else limits.tokens - used.tokens,
+            "cost": None if limits.cost is None else limits.cost - (used.cost or 0.0),
+            "time": self.remaining,
+        }
+        outer = {} if self._outer is None else self._outer.left()
+        return {
+            name: min((each for each in (left, outer.get(name)) if each is not None), default=None)
+            for name, left in own.items()
+        }
 
 
 def read_prices(given: Mapping[str, Any] | None) -> dict[str, tuple[float, float]]:

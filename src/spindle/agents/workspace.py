@@ -92,7 +92,7 @@ class WorkspaceAgents:
         from spindle.agents.usage import Budget
 
         around = delegation.get()
-        outer: Budget | None = around.budget
+        outer = around.budget
         # Whoever listens to an agent is not told what others do for it, nor asked to check their answers.
         job, heard = Job.from_dict(given), listener.get() if outer is None else Listener()
         agent = job.agent

@@ -6,9 +6,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from spindle.errors import ClientError
+from spindle.errors import ClientError, ConfigurationError
+
+if TYPE_CHECKING:
+    from spindle.domain.json_schema import JsonObject
 
 MOST_DEEP: Final = 8
 """Agents that may work inside of each other."""
@@ -16,6 +19,65 @@ KIND: Final = "agents"
 """The kind of source whose tools are agents."""
 USAGE: Final = "io.spindle/usage"
 """Names in `_meta` of an agent's result what it used, and the step at which it did."""
+
+
+EndedBy = Literal["answer", "steps", "time", "tokens", "cost"]
+
+
+class LimitReachedError(Exception):
+    """Ends a run early. It is no failure: the result is what was achieved so far."""
+
+    def __init__(self, by: EndedBy) -> None:
+        super().__init__(by)
+        self.by: EndedBy = by
+
+
+class Used(Protocol):
+    """The use of models that is counted."""
+
+    @property
+    def requests(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def cost(self) -> float | None: ...
+    def to_dict(self) -> JsonObject: ...
+
+
+class OuterBudget(Protocol):
+    """The budget of an agent for which others work."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds; None: no limit."""
+        ...
+
+    def set_inner(self, step: str, usage: Used) -> None:
+        """Takes note of all that was used so far at a step, in whichever process."""
+        ...
+
+    def check_used(self) -> None:
+        """Raises LimitReachedError if nothing more may be used."""
+        ...
+
+    def left(self) -> JsonObject:
+        """Returns how many `tokens`, what `cost` and how much `time` may still be used; None: any."""
+        ...
+
+
+def check_used(usage: Used, tokens: float | None, cost: float | None) -> None:
+    """Raises LimitReachedError if so much was used that nothing more may be."""
+    if tokens is not None and usage.tokens >= tokens:
+        raise LimitReachedError("tokens")
+    if cost is None or usage.requests == 0:
+        return
+    if usage.cost is None:
+        raise ConfigurationError(
+            "there is a cost limit, but the price of this model is not known",
+            hint='give its prices for a million tokens: prices={"MODEL": (input, output)}',
+        )
+    if usage.cost >= cost:
+        raise LimitReachedError("cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +88,13 @@ class Delegation:
     """Those of them that were called as tools."""
     depth: int = 0
     """The number of them."""
-    budget: Any = None
+    budget: OuterBudget | None = None
     """The budget of the innermost."""
+
+    def to_dict(self) -> JsonObject:
+        """Returns what another process needs to work for the same agents, as JSON."""
+        left = None if self.budget is None else self.budget.left()
+        return {"tools": list(self.tools), "depth": self.depth, "left": left}
 
 
 delegation: ContextVar[Delegation] = ContextVar("spindle_delegation", default=Delegation())  # noqa: B039 - frozen
@@ -53,7 +120,7 @@ def delegated(tool: str) -> Generator[None]:
 
 
 @contextmanager
-def inside(budget: Any) -> Generator[None]:
+def inside(budget: OuterBudget) -> Generator[None]:
     """Calls inside are made for one more agent, with this budget. Raises ClientError where too many wait for
     each other."""
     around = delegation.get()

@@ -89,11 +89,17 @@ class CallHost:
         """The same host for an agent in whose context this is called, with its model that answers sources."""
         return CallHost(self._caller, self._principal, self._journal, model)
 
-    def under(self, policy: TrustPolicy, origin: str = "") -> None:
+    @property
+    def policy(self) -> TrustPolicy | None:
+        """The flow-of-trust policy to which all steps below this place keep."""
+        return self._journal.policy if self._journal is not None else None
+
+    def under(self, policy: TrustPolicy | None, origin: str = "") -> None:
         """Has all steps below this place keep to the policy. `origin`: where untrusted content came from that
         is there from the start."""
         if self._journal is not None:
-            self._journal.policy = policy.inside(self._journal.policy)
+            if policy is not None:
+                self._journal.policy = policy.inside(self._journal.policy)
             if origin:
                 self._journal.mark_untrusted(origin)
 

@@ -18,6 +18,7 @@ from spindle.domain.records import fields_of, quick_dataclass, set_fields
 from spindle.meanings import Meaning
 
 if TYPE_CHECKING:
+    from spindle.domain.flow_of_trust import TrustPolicy
     from spindle.domain.peer import Peer
     from spindle.domain.text_values import Parse
     from spindle.domain.tool import Tool
@@ -121,6 +122,21 @@ class Host(Branching, Protocol):
         """Returns what `make` returns, or returned when the run was at this place before. Only values that
         JSON can hold are remembered; others are made again. `make` is handed the host for its own calls.
         `in_doubt`: what becomes of it if a fault hit while it was made."""
+        ...
+
+    @property
+    def policy(self) -> TrustPolicy | None:
+        """The flow-of-trust policy to which all steps below this place keep."""
+        ...
+
+    @property
+    def untrusted(self) -> str | None:
+        """The tool that brought untrusted content into the run first."""
+        ...
+
+    def under(self, policy: TrustPolicy | None, origin: str = "") -> None:
+        """Has all steps below this place keep to the policy. `origin`: where untrusted content came from that
+        is there from the start."""
         ...
 
     def note(self, name: str, data: JsonObject) -> bool:

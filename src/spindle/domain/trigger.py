@@ -46,6 +46,11 @@ class TriggerConfig(Section):
     )
     resource: str | None = Field(default=None, description="changes of this resource of an MCP server")
     source: str | None = Field(default=None, description="the source of the channel or the resource")
+    untrusted: bool = Field(
+        default=True,
+        description="whether what comes with the event is words of others, after which agents of the flow ask"
+        " before they act",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -10,7 +10,7 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestParameters
 
 from spindle.agents.conversation import Conversation
-from spindle.agents.limits import LimitReachedError
+from spindle.calls.delegation import LimitReachedError
 from spindle.agents.model_request import ask
 from spindle.errors import CallTimeoutError, ModelError
 

@@ -53,10 +53,14 @@ class BatchItems:
         self._not_begun = 0
 
     async def run(
-        self, attempts: Attempts, prepared: Sequence[Any], running: RunContext
+        self,
+        attempts: Attempts,
+        prepared: Sequence[Any],
+        running: RunContext,
+        ended: Callable[[int], Awaitable[None]] | None = None,
     ) -> NodeDone | NodeFailure:
-        """Does the work for each, and returns the results together. Raises Interruption where one waits for a
-        person, when those that are begun have ended."""
+        """Does the work for each, and returns the results together. `ended` is told of each end. Raises
+        Interruption where one waits for a person, when those that are begun have ended."""
         batch = self._batch
         outcomes = self.outcomes = [MISSING] * len(prepared)
         self._seconds = [0.0] * len(prepared)
@@ -79,6 +83,8 @@ class BatchItems:
             finally:
                 self._seconds[index] = time.perf_counter() - began
             has_failed |= isinstance(outcomes[index], NodeFailure)
+            if ended is not None:
+                await ended(index)
 
         await running.each(one, list(enumerate(prepared)), batch.concurrency)
         if asked is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.failure import failure_of
@@ -19,6 +18,7 @@ from spindle.flows.build import name_nodes
 from spindle.flows.content_values import with_blocks, with_content
 from spindle.flows.expressions.parsing import began
 from spindle.flows.flow import meeting_of
+from spindle.flows.handed_over import flows_around
 from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
 from spindle.flows.secrets import secrets_of
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 16
 """The number of flows that may call each other, one inside the other."""
 
-_within: ContextVar[tuple[str, ...]] = ContextVar("spindle_flows", default=())
-
 
 async def execute(
     flow: Flow,
@@ -53,7 +51,7 @@ async def execute(
     """Runs the flow of the workspace at `root` over `shared`, which holds its inputs. `start`: begin at this
     node; `only`: stop after it."""
     name_nodes(flow)
-    chain = (*_within.get(), flow.name or "flow")
+    chain = (*flows_around.get(), flow.name or "flow")
     if len(chain) > MAX_DEPTH:
         raise FlowError(
             f"flows call each other {len(chain)} deep: {' → '.join(chain[:3])} → … → {chain[-1]}",
@@ -68,7 +66,7 @@ async def execute(
     is_timed = flow.mentions("now(")  # then the time is recorded with the run
     if start is not None:
         flow = starting_at(flow, start, only=only)
-    token, secrets = _within.set(chain), known_secrets.set(known)
+    token, secrets = flows_around.set(chain), known_secrets.set(known)
     since = began.set(await host.remember("now", chain, _time)) if is_timed else None
     try:
         await tracing.work_named("invoke_workflow", flow.name, flow.run_async(shared, recording, host))
@@ -88,7 +86,7 @@ async def execute(
         raise failed from failed.__cause__
     finally:
         known_secrets.reset(secrets)
-        _within.reset(token)
+        flows_around.reset(token)
         if since is not None:
             began.reset(since)
 

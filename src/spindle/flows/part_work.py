@@ -11,6 +11,7 @@ from spindle.domain.call import Result
 from spindle.errors import FlowError
 from spindle.flows.build import build
 from spindle.flows.failures import NodeFailure
+from spindle.flows.handed_over import taken_over
 from spindle.flows.spread import ITEMS, kept_item
 from spindle.flows.text.document import from_record
 from spindle.flows.trace import NodeEvent, Recording, kept
@@ -33,12 +34,15 @@ async def work_on_part(
     flow = build(from_record(given["node"]))
     node = flow.start_node
     assert isinstance(node, WorkspaceNode)
-    report = Recording(flow, host, pure, use_cache=options.use_cache).equip(node, given["visit"])
     known = KnownSecrets(known_secrets.get())
     known.add(given["secrets"])
     token = known_secrets.set(known)
     try:
-        items = await node.do_part(given["prepared"])
+        async with taken_over(given, host) as work:
+            recording = Recording(flow, work.host, pure, use_cache=options.use_cache)
+            report = recording.equip(node, given["visit"])
+            work.recall(len(given["prepared"]))
+            items = await node.do_part(given["prepared"], work.ended)
     finally:
         known_secrets.reset(token)
     failed = [outcome for outcome in items.outcomes if isinstance(outcome, NodeFailure)]
@@ -53,6 +57,7 @@ async def work_on_part(
         ITEMS: [kept_item(outcome) for outcome in items.outcomes],
         "attempts": report.attempts,
         "usage": report.usage,
+        **work.told(),
     }
     if failed and not (node.definition.batch and node.definition.batch.keep_errors):
         first = failed[0].error.message

@@ -19,8 +19,10 @@ from spindle.errors import FlowError, SpindleError
 from spindle.flows.definition import Batch, FlowDefinition
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import NodeFailure, action_of
+from spindle.flows.handed_over import handed_back, handed_over
 from spindle.flows.node_done import NodeDone
 from spindle.runs.outcomes import read, written
+from spindle.runs.parts import id_of
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
@@ -73,29 +75,46 @@ async def over_workers(
     )  # fmt: skip
     document = to_document(FlowDefinition((alone,)))
     secrets = known_secrets.get()
-    shared = {"node": document, "visit": node.visit, "secrets": sorted(secrets.values) if secrets else []}
+    shared = {
+        "node": document, "visit": node.visit, "secrets": sorted(secrets.values) if secrets else [],
+        **handed_over(host),
+    }  # fmt: skip
 
     def make(index: int) -> JsonObject:
         return {**shared, "prepared": prepared[index * size : (index + 1) * size]}
 
     place = f"{node.place}:{node.visit}"
-    items.parts = {"ids": parts.prefix(place, host), "size": size}
+    prefix = parts.prefix(place, host)
+    items.parts = {"ids": prefix, "size": size}
     index = 0
     async for outcome in parts.outcomes(
         place, math.ceil(len(prepared) / size), make, host, keeps_errors=batch.keep_errors
     ):
         count = min(size, len(prepared) - index * size)
-        items.take(_items(outcome, count, node.report, keeps_errors=batch.keep_errors))
+        told = _told(outcome)
+        if told is not None:
+            handed_back(told, id_of(prefix, index), host)
+        items.take(_items(outcome, told, count, node.report, keeps_errors=batch.keep_errors))
         index += 1
     return items.gathered()
 
 
+def _told(outcome: Result | SpindleError | None) -> JsonObject | None:
+    """Returns what a part tells of its items; None if it has come to no end of its own."""
+    told: Any = outcome.structured if isinstance(outcome, Result) else outcome and outcome.details
+    return told if is_object(told) and ITEMS in told else None
+
+
 def _items(
-    outcome: Result | SpindleError | None, count: int, report: Report, *, keeps_errors: bool
+    outcome: Result | SpindleError | None,
+    told: JsonObject | None,
+    count: int,
+    report: Report,
+    *,
+    keeps_errors: bool,
 ) -> Iterable[Any]:
     """Returns what became of the items of a part."""
-    told: Any = outcome.structured if isinstance(outcome, Result) else outcome and outcome.details
-    if is_object(told) and ITEMS in told:
+    if told is not None:
         report.attempts += told["attempts"]
         if told["usage"] is not None:
             report.add_usage(told["usage"])

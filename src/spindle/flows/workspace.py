@@ -66,10 +66,9 @@ class WorkspaceFlows:
         """Set when it is made, which needs `work`."""
         self._root = root
         self._known = {flow.name: flow for flow in flows}
-        self._cache = cache
         self._store, self._sealer = store, sealer
         self._caller = caller
-        self._now = now
+        self._cache, self._now = cache, now
 
     @cached_property
     def library(self) -> Library:
@@ -296,6 +295,7 @@ class WorkspaceFlows:
 
         flow = copy.copy(flow)
         flow.params = {**flow.params, **given["params"]}
+        host.under(None, given.get("untrusted", ""))
         return await execute(
             flow, dict(given["shared"]), host, self._pure, root=self._root,
             use_cache=options.use_cache, start=given["start"], only=given["only"],

@@ -187,14 +187,16 @@ class WorkspaceNode(Node):
         """Returns what the node is given as the history shows it, all of it however much it is."""
         return prepared.then(self._shown) if isinstance(prepared, PreparedItems) else self.report.inputs
 
-    async def do_part(self, prepared: Sequence[Any]) -> BatchItems:
-        """Does items of a batch that another process has prepared, and returns what became of them. Raises
-        Interruption where one waits for a person."""
+    async def do_part(
+        self, prepared: Sequence[Any], ended: Callable[[int], Awaitable[None]] | None = None
+    ) -> BatchItems:
+        """Does items of a batch that another process has prepared, and returns what became of them; `ended`
+        is told of the end of each. Raises Interruption where one waits for a person."""
         assert self.definition.batch is not None
         await self._meet()
         shown = [self._shown(given) for given in prepared]
         items = BatchItems(str(self.id), self.definition.batch, shown)
-        await items.run(self._attempts, prepared, RunContext(host=self._host()))
+        await items.run(self._attempts, prepared, RunContext(host=self._host()), ended)
         return items
 
     def _refusal(self, prepared: Any) -> NodeFailure | None:

@@ -14,7 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol
 
+from spindle.calls.allowance import Spent
 from spindle.calls.options import CallOptions
+from spindle.domain.bounded import BoundedMap
+from spindle.domain.json_schema import is_object
 from spindle.domain.run import PART, Run, RunStatus
 from spindle.errors import CancelledCallError, ClientError, PermissionDeniedError, SpindleError
 from spindle.runs.outcomes import open_content, outcome_of
@@ -35,6 +38,8 @@ PARTS: Final = ":parts"
 OPEN: Final = frozenset({"queued", "running", "paused"})
 AT_ONCE: Final = 10
 """Parts that are submitted at the same time."""
+SPENT: Final = "spent"
+"""Key of what a part tells: the use that it has made of models."""
 OF, PREFIX, KEEPS_ERRORS = "part_of", "parts", "keeps_errors"
 """Keys of what a part is given: its run, the beginning of its id, and if failures let the others go on."""
 
@@ -79,6 +84,8 @@ class BatchParts:
         self.sealer = sealer
         self._resume = resume
         self._note = note
+        self._spent: BoundedMap[str, JsonObject | None] = BoundedMap(10_000)
+        """By part that has ended, what it has used; None: nothing."""
 
     async def is_orphan(self, given: JsonObject) -> bool:
         """True for a part whose run has ended without it."""
@@ -107,6 +114,25 @@ class BatchParts:
             return
         with contextlib.suppress(ClientError):  # another was faster
             await self._resume(id)
+
+    async def spent(self, prefix: str) -> Spent:
+        """Returns what the parts that have ended used together. Each is read once in this process."""
+        total = Spent()
+        for id, status in (await self.store.parts(prefix)).items():
+            if status not in ("done", "failed"):
+                continue
+            if id not in self._spent:
+                self._spent[id] = await self._told(id)
+            used = self._spent[id]
+            total = total if used is None else total.plus(used)
+        return total
+
+    async def _told(self, id: str) -> JsonObject | None:
+        try:
+            told = (await outcome_of(self.store, self.sealer, id)).structured
+        except SpindleError as error:
+            told = error.details
+        return told.get(SPENT) if is_object(told) else None
 
     async def cancel(self, prefix: str, why: str) -> None:
         """Ends the parts that have not ended, wherever they are."""
@@ -156,6 +182,10 @@ class RunParts:
         await self._all.cancel(prefix, "another part of the batch failed")
         for id, status in found.items():
             yield await self._outcome(id, status)
+
+    async def spent(self, given: JsonObject) -> Spent:
+        """Returns what the parts have used that ended before this run, which is a part of the same batch."""
+        return await self._all.spent(given[PREFIX])
 
     def prefix(self, place: str, host: Host) -> str:
         """Returns the beginning of the ids of the parts of a batch."""

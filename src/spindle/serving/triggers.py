@@ -101,6 +101,9 @@ class Trigger:
         options, token = CallOptions(), _for_owner.set(True)
         try:
             name, given = await self.app.flows.to_submit(self.config.flow, inputs, options)
+            # An event of which nothing is handed on brings nothing in.
+            if self.config.untrusted and inputs != self.config.inputs:
+                given["untrusted"] = f"trigger {self.name}"
             return await self.app.runner.submissions.submit_once(
                 KIND, name, given, options, self._placing(key)
             )

@@ -10,8 +10,8 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestParameters
 
 from spindle.agents.conversation import Conversation
-from spindle.calls.delegation import LimitReachedError
 from spindle.agents.model_request import ask
+from spindle.calls.delegation import LimitReachedError
 from spindle.errors import CallTimeoutError, ModelError
 
 if TYPE_CHECKING:

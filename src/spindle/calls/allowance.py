@@ -46,7 +46,7 @@ class Spent:
 
 
 class Allowance:
-    """What was left of a budget. It counts what is used of it here, and knows what others have used of it."""
+    """The rest of a budget. It counts what is used of it here, and knows what others have used of it."""
 
     def __init__(
         self, left: JsonObject | None, others: Spent, monotonic: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""What holds for a run, and has to hold for the parts of its batches in other processes too: for which agents
+"""The rules that hold for a run, and have to hold for the parts of its batches in other processes too: for which agents
 it works and what is left of their budgets, the flows around it, and the words of others that it has seen.
 And back: what a part has used, and what it has seen.
 """

@@ -1,4 +1,4 @@
-"""What the items of a batch are given, made when it is asked for."""
+"""The arguments of the items of a batch, made when it is asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_A_TIME: Final = 500
 
 
 class PreparedItems(Sequence[Any]):
-    """What each item of a long list is given. Each look at it makes it anew, so that the list is not held a
+    """The arguments of each item of a long list. Each look at it makes it anew, so that the list is not held a
     second time."""
 
     def __init__(self, items: Sequence[Any], make: Callable[[Any], Any]) -> None:

@@ -413,6 +413,7 @@ KNOWN: dict[str, str] = {
         serving.workers.Workers._kept serving.workers.Workers._running
     """,
     "lives for one call, document, list or run, or as long as a session with a limit of its own": """
+        calls.allowance.Allowance._told calls.allowance.Allowance._used
         calls.flags.Flags._texts calls.flags.Flags._values calls.limits.hold._held
         mcp_server.client_peer.ClientPeer._sending mcp_server.stdio.Pipes._early
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting

@@ -1,6 +1,6 @@
-"""The rules that hold for a run, and have to hold for the parts of its batches in other processes too: for which agents
-it works and what is left of their budgets, the flows around it, and the words of others that it has seen.
-And back: what a part has used, and what it has seen.
+"""The rules that hold for a run, and have to hold for the parts of its batches in other processes too: for
+which agents it works and what is left of their budgets, the flows around it, and the words of others that it
+has seen. And back: what a part has used, and what it has seen.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ AT_A_TIME: Final = 500
 
 
 class PreparedItems(Sequence[Any]):
-    """The arguments of each item of a long list. Each look at it makes it anew, so that the list is not held a
-    second time."""
+    """The arguments of each item of a long list. Each look at them makes them anew, so that the list is not
+    held a second time."""
 
     def __init__(self, items: Sequence[Any], make: Callable[[Any], Any]) -> None:
         self._items = items

@@ -29,6 +29,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.run import DEFAULT_QUEUE, PART, USUAL_PRIORITY, Run
 from spindle.domain.tool import Tool, ToolList
+from spindle.embedders.workspace import meaning_of
 from spindle.engines.open import open_engine
 from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
@@ -167,9 +168,8 @@ class Spindle(OffersResources):
         at: float | None = None,
         dedup: str | None = None,
     ) -> Run:
-        """Submits a flow to a queue, where `spindle worker` runs it, and returns its run as it stands. A
-        smaller `priority` is sooner, `at` is the time before which it does not begin, and of those who submit
-        with the same key `dedup` all get one run."""
+        """Submits a flow to a queue, where `spindle worker` runs it, and returns its run. Smaller `priority`
+        is sooner, before `at` it does not begin, and all who submit with the same key `dedup` get one run."""
         placing = Placing(queue, priority, at, dedup)
         return await self.flows.submit(flow, inputs, options, placing)
 
@@ -183,9 +183,8 @@ class Spindle(OffersResources):
         principal: Principal = LOCAL,
         limits: Limits | Mapping[str, Any] | None = None,
     ) -> Draft:
-        """Returns a flow that does what `words` ask for: a saved one that fits, or one that the model
-        writes with the tools of the catalog (always a new one with `reuse=False`). Nothing is run: give
-        its `definition` and `inputs` to `run_flow`. Defaults come from `[agent]` in the settings."""
+        """Returns a flow that does what `words` ask for: a saved one that fits, or one that the model writes
+        (always with `reuse=False`). Nothing is run: give its `definition` and `inputs` to `run_flow`."""
         drafting = self.drafting(model=model, principal=principal, limits=limits)
         return await drafting.fill(await drafting.draft(words, reuse=reuse), inputs or {})
 
@@ -353,7 +352,8 @@ async def build(
         sealer = Sealer(keys)
         opened.seal_with(DetailSealer(keys))
         loaded.at_rest.apply(opened)
-        sources = SourceSet(loaded, note, await Secrets(opened, sealer).environment(loaded, environ))
+        variables = await Secrets(opened, sealer).environment(loaded, environ)
+        sources = SourceSet(loaded, note, variables)
         known: ToolStore = opened
         if tools or tape is not None:
             from spindle.sources.handed_over import hand_over
@@ -364,6 +364,7 @@ async def build(
         auth.secrets.adopt(loaded, environ)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
+        catalog.meaning = meaning_of(loaded, variables, (opened, private)[: 1 + (known is not opened)], note)
         chosen.on_newer = catalog.connections.supersede
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(
@@ -372,9 +373,8 @@ async def build(
         kept = run_store or opened
         flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
         agent_parts = WorkspaceAgents(catalog, visible, kept, sealer, opened)
-        connecting = Connecting(catalog, visible)
-        works = {"flow": flow_parts.work, "agent": agent_parts.work, "connect": connecting.work}
-        works[PART] = flow_parts.work
+        works = {"agent": agent_parts.work, "connect": Connecting(catalog, visible).work}
+        works |= {"flow": flow_parts.work, PART: flow_parts.work}
 
         def engine() -> Engine:
             address = loaded.store_address(os.environ if environ is None else environ)

@@ -408,6 +408,7 @@ KNOWN: dict[str, str] = {
         calls.tape.Tape._used calls.tape.Tape.missed calls.taping.Taping.missed
     """,
     "one entry for each file of the console": "console.rendering._digests",
+    "one entry for each stored tool": "catalog.vectors.Vectors._names catalog.vectors.Vectors._places",
     "parts of pages that requests of this moment wait for": "console.shared_parts.SharedParts._making",
     "serve --workers, or those of one step of a call that waits": """
         serving.workers.Workers._kept serving.workers.Workers._running

@@ -238,9 +238,11 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
         file.execute("DROP TABLE pins")
         file.execute("DROP TABLE schedules")
         file.execute("DROP TABLE triggers")
+        for table in ("tool_vectors", "vector_models"):
+            file.execute(f"DROP TABLE {table}")
         for table in ("audit", "access_entries", "quota_use", "quota_holds"):
             file.execute(f"DROP TABLE {table}")
-        file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version')")
+        file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version', 'vector_version')")
         file.execute("DROP INDEX secrets_by_source")
         file.execute("DROP INDEX calls_by_run")
         for column in ("result", "run", "trace"):
@@ -266,7 +268,8 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             SET LOCAL search_path TO {schema};
             DROP TABLE search_words;
             DROP TABLE pins, audit, access_entries, quota_use, quota_holds, schedules, triggers;
-            DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version');
+            DROP TABLE tool_vectors, vector_models;
+            DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version', 'vector_version');
             DROP FUNCTION keep_audit;
             DROP INDEX secrets_by_source;
             DROP INDEX calls_by_run;

@@ -101,7 +101,7 @@ class Secrets:
         the settings say of a secret what nobody can understand."""
         variables = os.environ if environ is None else environ
         _ = settings.secrets
-        if not uses_secrets(settings.raw.get("sources")):
+        if not uses_secrets([settings.raw.get("sources"), settings.raw.get("search")]):
             return variables
         return ChainMap(await self.load(), cast("MutableMapping[str, str]", variables))
 

@@ -22,12 +22,13 @@ from spindle.catalog.storing import instructions_after, store_tools
 from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError, suggest
+from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
 from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
+    from spindle.catalog.meaning import MeaningSearch
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential
     from spindle.domain.peer import SessionHolder
@@ -38,6 +39,8 @@ Listener = Callable[[SyncReport], None]
 
 class Catalog:
     """All tools of a workspace: found by name, searched, and kept up to date with their sources."""
+
+    meaning: MeaningSearch | None = None
 
     def __init__(self, sources: SourceSet, store: ToolStore, credentials: Credentials, note: Note) -> None:
         self.sources = sources
@@ -71,11 +74,12 @@ class Catalog:
 
     async def close(self) -> None:
         """Ends all refreshes and closes all sessions."""
-        tasks: list[asyncio.Task[Any]] = [
-            *self._refreshes.stop(), *self._pending.values(), *self._closing
-        ]  # fmt: skip
+        stopped = self._refreshes.stop()
+        tasks: list[asyncio.Task[Any]] = [*stopped, *self._pending.values(), *self._closing]
         for task in tasks:
             task.cancel()
+        if self.meaning is not None:
+            await self.meaning.close()
         await self.connections.close()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -136,7 +140,7 @@ class Catalog:
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""
         await self.look_again()
-        return await self._own.search(query, limit)
+        return await self._own.search(query, limit, self.meaning)
 
     async def states(self) -> dict[str, SourceState]:
         """Returns the state of every configured source, synced or not."""
@@ -274,15 +278,9 @@ class Catalog:
             self.sources.table(name)
         sync = functools.partial(self._sync_one, principal=principal, accept=accept)
         reports = await synced_together(wanted, sync, self.conflicts)
-        await self._check_accepted(accept)
+        for line in await self._own.not_accepted(accept):
+            self._note(line)
         return reports
-
-    async def _check_accepted(self, accept: Collection[str] | bool) -> None:
-        named = () if isinstance(accept, bool) else accept
-        known = await self._own.names() if named else []
-        for name in (name for name in named if name not in known):
-            meant = suggest(name, known)
-            self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
 
     async def _sync_one(
         self,
@@ -333,6 +331,8 @@ class Catalog:
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
         self.stored_version.changed()
+        if self.meaning is not None and report.differs:
+            self.meaning.wake()
         report.left_out, report.loosened = taken.left_out, taken.loosened
         self._marks.listed(name, mark)
         if report.differs:

@@ -6,12 +6,15 @@ None of them deletes what it does not know: it only does not see it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from spindle.catalog.fusion import DEPTH, fused
+from spindle.errors import suggest
 from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:
+    from spindle.catalog.meaning import MeaningSearch
     from spindle.domain.tool import Tool, ToolSummary
     from spindle.ports.store import SourceState, ToolStore
 
@@ -44,8 +47,16 @@ class OwnTools:
         """Returns the tools that fit the filter, by name."""
         return self._own(await self._store.tools(where))
 
-    async def search(self, query: str, limit: int) -> list[ToolSummary]:
-        """Returns the tools that fit the words best, best first."""
+    async def search(self, query: str, limit: int, meaning: MeaningSearch | None = None) -> list[ToolSummary]:
+        """Returns the tools that fit the words best, best first; with a model, also those that fit in
+        meaning."""
+        if meaning is None or limit <= 0:
+            return await self._by_words(query, limit)
+        depth = max(limit, DEPTH)
+        near = await meaning.near(query, depth, await self._store.catalog_version())
+        return fused(query, await self._by_words(query, depth), self._own(near))[:limit]
+
+    async def _by_words(self, query: str, limit: int) -> list[ToolSummary]:
         found = await self._store.search(query, limit)
         own = self._own(found)
         if len(own) < len(found):
@@ -60,6 +71,16 @@ class OwnTools:
         """True if a source has a tool of this name, accepted or not."""
         known = await self._store.stored_tools(source) if self._is_own(source) else []
         return any(stored.name == name for stored in known)
+
+    async def not_accepted(self, accept: Collection[str] | bool) -> list[str]:
+        """Returns what is to be said about tools that were to be accepted and do not exist."""
+        named = () if isinstance(accept, bool) else accept
+        known = await self.names() if named else []
+        lines: list[str] = []
+        for name in (name for name in named if name not in known):
+            meant = suggest(name, known)
+            lines.append(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
+        return lines
 
     def _own(self, found: list[ToolSummary]) -> list[ToolSummary]:
         return [summary for summary in found if self._is_own(summary.source)]

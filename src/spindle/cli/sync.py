@@ -76,6 +76,10 @@ async def _sync(
         for index, report in enumerate(reports):
             if report.error and report.error["category"] == "consent":
                 (reports[index],) = await _after_login(cli, app, report, accepted)
+        if app.catalog.meaning is not None:
+            await app.catalog.meaning.settled(
+                lambda done, of: cli.output.status(f"learning what tools are about: {done} of {of} …")
+            )
         known = {tool.name for tool in await app.tools()}
     from spindle.cli.errors import exit_code
     from spindle.errors import NotFoundError, did_you_mean

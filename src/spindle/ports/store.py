@@ -16,6 +16,7 @@ from spindle.ports.run_store import RunStore, TraceStore
 from spindle.ports.schedule_store import ScheduleStore
 from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
 from spindle.ports.trigger_store import TriggerStore
+from spindle.ports.vector_store import VectorStore
 
 
 class _Done:
@@ -361,6 +362,7 @@ class Store(
     AccessStore,
     QuotaStore,
     SealedStore,
+    VectorStore,
     Protocol,
 ):
     """All of these ports at once, except for files."""

@@ -13,8 +13,8 @@ from spindle.errors import ConfigurationError, suggest
 
 RawTable = dict[str, Any]
 TOP_LEVEL = (
-    "agent", "agents", "at_rest", "auth", "engine", "mods", "registries", "retention", "sampling", "secrets",
-    "serve", "sources", "store", "triggers", "up",
+    "agent", "agents", "at_rest", "auth", "engine", "mods", "registries", "retention", "sampling", "search",
+    "secrets", "serve", "sources", "store", "triggers", "up",
 )  # fmt: skip
 
 _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")

@@ -61,6 +61,7 @@ from spindle.stores.sql_tools import (
     source_row,
 )
 from spindle.stores.sql_triggers import SqlTriggers
+from spindle.stores.sql_vectors import SqlVectors
 from spindle.stores.sqlite_at_once import WritesAtOnce
 from spindle.stores.sqlite_calls import CallRows
 from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
@@ -73,12 +74,14 @@ BUSY_TIMEOUT = 15.0
 
 
 class SqliteStore(
-    SqliteRuns, SqliteRetention, SqlSchedules, SqlTriggers, SqlSecrets, SqliteServing, SqlCalls, SqlTools
-):
+    SqliteRuns, SqliteRetention, SqlSchedules, SqlTriggers, SqlSecrets, SqliteServing, SqlCalls, SqlTools,
+    SqlVectors,
+):  # fmt: skip
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
     one by which leases end, `wall` that of schedules; all who open a file must share them."""
 
     _acquire = ACQUIRE + ENDED.format(end="held.until")
+    _each = "SELECT value FROM json_each(:texts)"
 
     def __init__(
         self,

@@ -1,0 +1,53 @@
+"""The port of what keeps the vectors of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spindle.domain.tool import ToolSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVector:
+    """The vector of a tool, and the text and the definition that it is of."""
+
+    name: str
+    fingerprint: str
+    digest: str
+    """Of the text that was given to the model."""
+    vector: bytes
+
+
+class VectorStore(Protocol):
+    """Keeps the vectors of tools, by the model that made them. All who share the store see them."""
+
+    async def vector_version(self) -> int:
+        """Returns a number that grows with every change of vectors."""
+        ...
+
+    async def vectors(self, model: str, after: int) -> list[tuple[str, bytes]]:
+        """Returns the tools whose vectors were stored after this version, and the vectors."""
+        ...
+
+    async def without_vectors(self, model: str) -> list[tuple[str, str, str]]:
+        """Returns source, name and fingerprint of the accepted tools that have no vector as they are now."""
+        ...
+
+    async def vectors_of_texts(self, model: str, digests: Sequence[str]) -> dict[str, bytes]:
+        """Returns those vectors that are known of texts with these digests."""
+        ...
+
+    async def save_vectors(self, model: str, vectors: Sequence[ToolVector]) -> None:
+        """Keeps vectors, in place of those that the tools had of this model."""
+        ...
+
+    async def forget_vectors(self, model: str, day: int, keep: int) -> int:
+        """Notes that the model is used today, and deletes the vectors of tools that are gone and of models
+        that nobody has used for `keep` days. Returns how many there were."""
+        ...
+
+    async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:
+        """Returns the accepted tools of these full names, in any order."""
+        ...

@@ -1,0 +1,307 @@
+"""Tools that are found by what they are about, though not a word of the question is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from counting import CountingEmbedder, meaning_of
+
+from spindle.catalog.fusion import fused
+from spindle.catalog.meaning import AWAY, MeaningSearch
+from spindle.catalog.own_tools import OwnTools
+from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.errors import ConnectionFailedError, SpindleError
+from spindle.ports.store import SourceState, Store, StoredTool
+from spindle.stores.postgres import PostgresStore
+from spindle.stores.sqlite import SqliteStore
+
+TOOLS = {
+    "office.send": "Write a letter to somebody",
+    "office.fetch": "Get the newest message",
+    "player.next": "Jump to another track",
+    "sky.ahead": "The forecast of the coming days",
+    "disk.list": "What is in a folder",
+}
+
+
+def tool(name: str, description: str) -> Tool:
+    spec = ToolSpec(name.partition(".")[2], description, {"type": "object", "properties": {}})
+    return Tool(name, name.partition(".")[0], "mcp", spec, spec.fingerprint)
+
+
+async def put(store: Store, tools: dict[str, str]) -> None:
+    sources = {name.partition(".")[0] for name in tools}
+    for source in sorted(sources):
+        stored = [
+            StoredTool(name, tool(name, text))
+            for name, text in tools.items()
+            if name.startswith(f"{source}.")
+        ]
+        await store.replace_tools(SourceState(source, "mcp", "", 1.0), stored)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    made = (
+        PostgresStore(request.getfixturevalue("postgres_url"))
+        if request.param == "postgres"
+        else SqliteStore(":memory:")
+    )
+    async with made as opened:
+        await put(opened, TOOLS)
+        yield opened
+
+
+class Workspace:
+    """The search of one process."""
+
+    def __init__(
+        self, *stores: Store, embedder: CountingEmbedder | None = None, patience: float = 5.0
+    ) -> None:
+        self.embedder = embedder or CountingEmbedder()
+        self.notes: list[str] = []
+        self.now = 0.0
+        self.meaning = MeaningSearch(
+            lambda: self.embedder, stores, self.notes.append, patience, clock=lambda: self.now
+        )
+        self.own = OwnTools(stores[0], lambda source: source != "foreign")
+
+    async def __call__(self, query: str, limit: int = 3) -> list[str]:
+        return [item.name for item in await self.own.search(query, limit, self.meaning)]
+
+
+@pytest.fixture
+async def search(store: Store) -> AsyncIterator[Workspace]:
+    made = Workspace(store)
+    yield made
+    await made.meaning.close()
+
+
+async def test_a_question_without_any_word_of_the_tool_finds_it(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    assert await OwnTools(store, lambda _: True).search("do I need an umbrella", 3) == []
+    assert (await search("do I need an umbrella"))[0] == "sky.ahead"
+    assert (await search("which tune is it"))[0] == "player.next"
+
+
+async def test_a_tool_whose_name_was_typed_stays_the_first(search: Workspace) -> None:
+    await search.meaning.settled()
+    assert (await search("list"))[0] == "disk.list"
+    assert (await search("List "))[0] == "disk.list"
+
+
+async def test_only_what_has_changed_is_given_to_the_model(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    assert len(search.embedder.texts) == 2 * len(TOOLS)
+    search.embedder.texts.clear()
+    await put(store, TOOLS)
+    await search.meaning.settled()
+    assert search.embedder.texts == []
+    await put(store, {"office.send": TOOLS["office.send"], "office.fetch": "What is in the disk's folder"})
+    await search.meaning.settled()
+    assert len(search.embedder.texts) == 2
+    assert all("folder" in text for text in search.embedder.texts)
+    assert set(await search("disk", 2)) == {"disk.list", "office.fetch"}
+
+
+async def test_a_definition_that_says_the_same_keeps_its_vector(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    search.embedder.texts.clear()
+    same = tool("sky.ahead", TOOLS["sky.ahead"])
+    spec = ToolSpec("ahead", same.description, {"type": "object", "properties": {}, "minProperties": 0})
+    other = Tool("sky.ahead", "sky", "mcp", spec, spec.fingerprint)
+    assert other.fingerprint != same.fingerprint
+    await store.replace_tools(SourceState("sky", "mcp", "", 1.0), [StoredTool("sky.ahead", other)])
+    assert len(await store.without_vectors("counting@1")) == 1
+    await search.meaning.settled()
+    assert search.embedder.texts == []
+    assert await store.without_vectors("counting@1") == []
+
+
+async def test_progress_is_told_up_to_the_end(search: Workspace) -> None:
+    told: list[tuple[int, int]] = []
+    await search.meaning.settled(lambda done, of: told.append((done, of)))
+    assert told[-1] == (len(TOOLS), len(TOOLS))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+async def test_another_model_makes_its_own_vectors(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    other = Workspace(store, embedder=CountingEmbedder("counting@2"))
+    await other.meaning.settled()
+    assert len(other.embedder.texts) == 2 * len(TOOLS)
+    assert (await other("umbrella"))[0] == (await search("umbrella"))[0] == "sky.ahead"
+    await other.meaning.close()
+
+
+async def test_models_that_nobody_uses_are_forgotten(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    await store.forget_vectors("counting@2", 10**6, 30)
+    assert len(await store.without_vectors("counting@1")) == len(TOOLS)
+    await search.meaning.settled()
+    await store.forget_vectors("counting@2", 0, 30)
+    assert await store.without_vectors("counting@1") == []
+
+
+async def test_a_tool_that_is_gone_takes_no_place_and_may_come_back(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    assert (await search("letter", 1)) == ["office.send"]
+    await put(store, {"office.fetch": TOOLS["office.fetch"]})
+    assert (await search("letter", 1)) == ["office.fetch"]
+    await put(store, TOOLS)
+    await search.meaning.settled()
+    assert (await search("letter", 1)) == ["office.send"]
+
+
+async def test_a_change_is_found_by_a_search_that_nobody_woke(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    assert "office.paint" not in await search("song", 5)
+    await put(store, {"office.paint": "Hum a tune"})
+    await search("song")
+    await search.meaning.settled()
+    assert "office.paint" in await search("song")
+
+
+async def test_tools_of_others_are_not_found(store: Store, search: Workspace) -> None:
+    await put(store, {"foreign.sing": "song song song"})
+    await search.meaning.settled()
+    assert await store.without_vectors("counting@1") == []
+    assert "foreign.sing" not in await search("which tune is it", 10)
+
+
+async def test_several_stores_are_searched_as_one(store: Store) -> None:
+    async with SqliteStore(":memory:") as private:
+        await put(private, {"mine.hum": "song music tune track"})
+        search = Workspace(store, private)
+        await search.meaning.settled()
+        found = await search.meaning.near("music", 2, 1)
+        assert {item.name for item in found} == {"mine.hum", "player.next"}
+        await search.meaning.close()
+
+
+# --- a model that is away
+
+
+async def test_words_alone_answer_while_the_model_is_away_and_it_is_told_once(search: Workspace) -> None:
+    await search.meaning.settled()
+
+    def fail(_: Sequence[str]) -> Any:
+        raise ConnectionFailedError("nobody there", hint="start it")
+
+    search.embedder.answer = fail
+    assert await search("folder") == ["disk.list"]
+    assert await search("umbrella") == []
+    search.now += AWAY
+    assert await search("umbrella") == []
+    assert search.notes == ["tools are found by their words alone: nobody there (start it)"]
+    asked = len(search.embedder.queries)
+    assert await search("umbrella") == []
+    assert len(search.embedder.queries) == asked, "it is left alone for a while"
+    search.now += AWAY
+    search.embedder.answer = None
+    assert (await search("umbrella"))[0] == "sky.ahead"
+    search.embedder.answer = fail
+    assert await search("a tune") == []
+    assert len(search.notes) == 2, "it was there in between"
+
+
+async def test_a_search_does_not_wait_for_a_model_that_never_answers(store: Store) -> None:
+    search = Workspace(store, patience=0.05)
+    search.embedder.gate = asyncio.Event()
+    assert await search("folder") == ["disk.list"]
+    assert "did not answer within 0.05 s" in search.notes[0]
+    await search.meaning.close()
+    assert search.embedder.closed == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda texts: [],
+        lambda texts: [[1.0]] * (len(texts) + 1),
+        lambda texts: [[math.nan, 1.0]] * len(texts),
+        lambda texts: [[math.inf, 1.0]] * len(texts),
+        lambda texts: [[3e38, 3e38]] * len(texts),
+        lambda texts: [[10**400]] * len(texts),
+        lambda texts: [["one", "two"]] * len(texts),
+        lambda texts: [[1.0, 2.0], [1.0]] if len(texts) > 1 else [[[1.0]]],
+        lambda texts: [[]] * len(texts),
+        lambda texts: [[0.5] * 9000] * len(texts),
+        lambda texts: [None] * len(texts),
+        lambda texts: [{"a": 1}] * len(texts),
+    ],
+)
+async def test_an_answer_that_is_none_costs_meaning_and_not_the_search(answer: Any) -> None:
+    async with SqliteStore(":memory:") as store:
+        await put(store, TOOLS)
+        search = Workspace(store)
+        search.embedder.answer = answer
+        await search.meaning.settled()
+        assert len(await store.without_vectors("counting@1")) == len(TOOLS)
+        assert await search("folder") == ["disk.list"]
+        assert len(search.notes) == 1
+        await search.meaning.close()
+
+
+async def test_vectors_of_another_length_are_passed_over(store: Store, search: Workspace) -> None:
+    await search.meaning.settled()
+    search.embedder.answer = lambda texts: [[*meaning_of(text), 1.0] for text in texts]
+    assert await search("folder") == ["disk.list"]
+    search.embedder.answer = None
+    assert (await search("an umbrella"))[0] == "sky.ahead"
+
+
+async def test_a_model_that_cannot_be_made_is_told(store: Store) -> None:
+    def make() -> CountingEmbedder:
+        raise SpindleError("not installed", hint="install it")
+
+    notes: list[str] = []
+    meaning = MeaningSearch(make, [store], notes.append, 5.0)
+    assert await meaning.near("umbrella", 5, 1) == []
+    await meaning.settled()
+    assert notes == ["tools are found by their words alone: not installed (install it)"]
+    await meaning.close()
+
+
+# --- several at once
+
+
+async def test_two_processes_share_the_work_and_both_see_it(store: Store, search: Workspace) -> None:
+    other = Workspace(store)
+    await asyncio.gather(search.meaning.settled(), other.meaning.settled())
+    given = len(search.embedder.texts) + len(other.embedder.texts)
+    assert given == 2 * len(TOOLS)
+    assert (await search("umbrella"))[0] == (await other("umbrella"))[0] == "sky.ahead"
+    await other.meaning.close()
+
+
+async def test_what_was_made_before_the_end_is_not_made_again(store: Store) -> None:
+    first = Workspace(store, embedder=CountingEmbedder(batch=1))
+
+    def stop_after_two(texts: Sequence[str]) -> Any:
+        if len(first.embedder.texts) > 4:
+            raise ConnectionFailedError("gone")
+        return [meaning_of(text) for text in texts]
+
+    first.embedder.answer = stop_after_two
+    await first.meaning.settled()
+    await first.meaning.close()
+    assert len(await store.without_vectors("counting@1")) == len(TOOLS) - 2
+    second = Workspace(store)
+    await second.meaning.settled()
+    assert len(second.embedder.texts) == 2 * (len(TOOLS) - 2)
+    await second.meaning.close()
+
+
+def test_both_lists_count_and_nothing_is_lost() -> None:
+    def listed(*names: str) -> list[ToolSummary]:
+        return [ToolSummary(name, "s", "mcp", "", ()) for name in names]
+
+    found = [item.name for item in fused("words", listed("a", "b", "c"), listed("c", "d", "a"))]
+    assert sorted(found) == ["a", "b", "c", "d"]
+    assert found[:2] == ["a", "c"]
+    assert fused("", [], []) == []

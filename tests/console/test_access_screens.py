@@ -13,6 +13,7 @@ from spindle.app import Spindle
 from spindle.console.screen import Look
 from spindle.console.screens import PLACES
 from spindle.console.screens.access import COLUMNS, group, groups, matrix, tokens
+from spindle.console.screens.quotas import QuotaForm, quotas
 from spindle.console.screens.tools import tool, tools
 from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
@@ -30,6 +31,9 @@ excluded_tools = ["hidden"]
 
 [serve.groups.guest]
 exposed_tools = ["look"]
+
+[serve.quotas.rules.slow]
+calls = "5/minute"
 
 [serve.tokens.robot]
 token = "a-token-of-the-settings"
@@ -139,6 +143,28 @@ async def test_a_group_is_edited_unless_the_settings_name_it(app: Spindle) -> No
         await group(looking(app, {"name": "guest"}))
     with pytest.raises(NotFoundError, match="no group"):
         await group(looking(app, {"name": "nothing"}))
+
+
+async def test_quotas_are_listed_in_words_and_changed_unless_the_settings_name_them(app: Spindle) -> None:
+    made = administration(app)
+    await made.set_quota(BY, "all", {"calls": "1000/hour", "concurrency": 4, "shared": True})
+    await made.set_quota(BY, "big", {"bytes": "10MB/day", "cost": "2.5/s", "groups": ["few"]})
+    await made.set_quota(BY, "odd", {"calls": {"calls": 3, "seconds": 90}, "users": ["ann"]})
+    shown = await quotas(looking(app))
+    assert [(line.name, list(line.limits), line.written, line.may_edit) for line in shown.page.items] == [
+        ("all", ["1,000 calls an hour", "4 at once"], False, True),
+        ("big", ["10.0 MB a day", "2.5 units a second"], False, True),
+        ("odd", ["3 calls in 90 s"], False, False),
+        ("slow", ["5 calls a minute"], True, False),
+    ]
+    assert shown.form == QuotaForm()
+    form = (await quotas(looking(app, {"name": "big"}))).form
+    assert (form.name, form.groups, form.bytes, form.cost) == ("big", "few", "10000000/day", "2.5/second")
+    same = {"bytes": form.bytes, "cost": form.cost, "groups": form.groups.split()}
+    assert await made.set_quota(BY, "big", same) == shown.page.items[1].rule
+    for name, why in (("slow", "in the settings"), ("odd", "no quota"), ("nothing", "no quota")):
+        with pytest.raises(NotFoundError, match=why):
+            await quotas(looking(app, {"name": name}))
 
 
 async def test_what_administrators_change_stands_beside_the_settings_of_the_server(app: Spindle) -> None:

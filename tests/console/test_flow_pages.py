@@ -90,6 +90,29 @@ async def test_the_list_and_a_page_show_a_flow_and_what_is_wrong_with_its_file(o
         assert (await client.get(f"/console/flows/{missing}")).status_code == 404, missing
 
 
+async def test_a_call_is_added_to_a_flow_as_a_node(owner: SignedIn, root: Path) -> None:
+    _, client, mark = owner
+    sent = {"file": "gist.yaml", "tool": "shorten", "params": {"text": "it"}}
+    extended = await client.post("/admin/v1/flows/extend", json=sent, headers=mark)
+    made = extended.json()
+    assert (made["node"], made["after"], made["nodes"]) == ("shorten", "cut", ["cut"])
+    assert (root / "flows" / "gist.yaml").read_text() == GIST  # nothing is saved yet
+    body = {"text": made["text"], "version": made["version"]}
+    assert (await client.put("/admin/v1/flows/gist.yaml", json=body, headers=mark)).status_code == 200
+    ran = await client.post("/tools/gist", json={"text": "one two three four"}, headers=mark)
+    assert ran.json() == {"gist": "it"}
+    for wrong, status in (
+        ({**sent, "file": "nothing.yaml"}, 404), ({**sent, "file": "../spindle.toml"}, 404),
+        ({**sent, "after": "nowhere"}, 400), ({**sent, "after": 1}, 400), ({**sent, "params": []}, 400),
+        ({"file": "gist.yaml"}, 400), ({**sent, "file": "bad.yaml", "after": "a"}, 200),
+    ):  # fmt: skip
+        answer = await client.post("/admin/v1/flows/extend", json=wrong, headers=mark)
+        assert answer.status_code == status, wrong
+    described = (await client.get("/admin/v1/openapi.json")).json()["paths"]
+    assert "/admin/v1/flows/extend" in described
+    assert "bad.yaml</option>" in (await client.get("/console/tools/shorten/try")).text
+
+
 async def test_a_text_is_checked_and_drawn_as_it_would_be_saved(owner: SignedIn) -> None:
     _, client, mark = owner
     sent = {"text": BROKEN, "format": "yaml", "file": "flows/bad.yaml"}

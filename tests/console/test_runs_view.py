@@ -16,6 +16,7 @@ from spindle.console.rendering import Pages
 from spindle.console.screen import Look
 from spindle.console.screens import PLACES, SCREENS
 from spindle.console.screens.calls import call, calls
+from spindle.console.screens.find import find
 from spindle.console.screens.runs import PAGE_SIZE, compare, run, runs
 from spindle.console.screens.trying import try_tool
 from spindle.domain.identity import LOCAL, Principal
@@ -80,7 +81,7 @@ def page(look: Look, path: str, view: Any) -> str:
     screen = next(screen for screen in SCREENS if screen.path == path)
     frame: dict[str, Any] = {
         "places": PLACES, "place": screen.place, "here": "/console/x", "query": look.query, "waiting": 0,
-        "workspace": "w", "principal": look.principal, "csrf": "c", "version": "1",
+        "workspace": "w", "principal": look.principal, "csrf": "c", "version": "1", "live": "",
     }  # fmt: skip
     body = Pages().respond(screen.template, None, view=view, look=look, **frame).body.decode()
     assert " style=" not in body
@@ -187,3 +188,20 @@ async def test_a_tool_is_tried_with_the_arguments_of_an_earlier_call(app: Spindl
     assert (await try_tool(looking(app, query={"call": key}, name="second"))).value is None
     mine = await try_tool(looking(app, ANN, {"call": key}, name="first"))
     assert (mine.value is not None, mine.may_save) == (True, False)
+
+
+async def test_the_search_for_everything_finds_flows_and_runs_of_whoever_looks(app: Spindle) -> None:
+    done = await app.run_flow("two", word="hey")
+    assert isinstance(done, Finished)
+    (made,) = (await runs(looking(app))).runs
+
+    async def hits(words: str, principal: Principal = OWNER) -> list[tuple[str, str]]:
+        return [(hit.kind, hit.path) for hit in await find(looking(app, principal, {"q": words}))]
+
+    assert ("flow", "/flows/two.yaml") in await hits("tw")
+    assert ("run", f"/runs/{made.id}") in await hits("two")
+    assert await hits(made.id[:10]) == [("run", f"/runs/{made.id}")]
+    assert await hits(made.id) == [("run", f"/runs/{made.id}")]
+    assert [hit for hit in await hits("two", ANN) if hit[0] == "run"] == []
+    assert await hits(made.id, ANN) == []
+    assert await hits("0" * 32) == []

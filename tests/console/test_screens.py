@@ -239,6 +239,7 @@ async def test_every_screen_renders_for_everybody(app: Spindle) -> None:
             frame: dict[str, Any] = {
                 "places": PLACES, "place": screen.place, "here": f"/console{screen.path}", "query": {},
                 "waiting": 0, "workspace": "w", "principal": principal, "csrf": "c", "version": "1",
+                "live": "",
             }  # fmt: skip
             try:
                 view = await screen.view(look)

@@ -231,11 +231,17 @@ class TestTools:
             (ToolFilter(pattern=""), []),
             (ToolFilter(source="files", tag="safe", pattern="*"), ["files.read"]),
             (ToolFilter(source="none"), []),
+            (ToolFilter(effect="read-only"), ["git.log"]),
+            (ToolFilter(effect="changes things"), ["files.read", "files.write"]),
+            (ToolFilter(effect="destructive"), ["files.write"]),
+            (ToolFilter(effect="safe to repeat"), ["files.write", "git.log"]),
+            (ToolFilter(source="files", effect="safe to repeat"), ["files.write"]),
         ],
     )
     async def test_a_listing_is_filtered(self, store: Store, where: ToolFilter, expected: list[str]) -> None:
-        read, write = a_tool("files.read", tags=("safe", "disk")), a_tool("files.write")
-        log = a_tool("git.log", "git", tags=("very safe", "safe"))
+        destroys = Hints(destructive=True, idempotent=True)
+        read, write = a_tool("files.read", tags=("safe", "disk")), a_tool("files.write", hints=destroys)
+        log = a_tool("git.log", "git", tags=("very safe", "safe"), hints=Hints(read_only=True))
         await store.replace_tools(a_state(), stored(read, write))
         await store.replace_tools(dataclasses.replace(a_state("git"), kind="python"), stored(log))
         assert [summary.name for summary in await store.tools(where)] == expected

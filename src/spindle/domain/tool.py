@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical, parameters
@@ -16,6 +16,10 @@ SHOWN = "shown"
 `execution`, and the title in its annotations. It changes nothing of what a call does."""
 NOT_MARKED = frozenset({FIELD, SHOWN})
 """The keys in a tool's metadata that its fingerprint leaves out."""
+
+
+Effect = Literal["read-only", "changes things", "destructive", "safe to repeat"]
+"""The effect of a call, in the words by which people choose tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,14 @@ class Hints:
     def to_dict(self) -> dict[str, bool]:
         """Returns the promises that are made, as JSON."""
         return set_fields(self)
+
+    def promise(self, effect: Effect) -> bool:
+        """True if a tool with these promises has such an effect, as far as it says."""
+        if effect == "read-only":
+            return self.read_only is True
+        if effect == "safe to repeat":
+            return self.safe_to_repeat
+        return self.read_only is not True and (effect == "changes things" or self.destructive is True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
-from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
+from spindle.domain.tool import Effect, LeftOut, Loosened, Tool, ToolSummary
 from spindle.errors import StoreError
 from spindle.ports.run_store import LEASE as LEASE
 from spindle.ports.run_store import Claim as Claim
@@ -68,6 +68,8 @@ class ToolFilter:
     tag: str | None = None
     pattern: str | None = None
     """A glob over the full name."""
+    effect: Effect | None = None
+    """The effect that they promise."""
 
 
 Pins = Mapping[str, str]

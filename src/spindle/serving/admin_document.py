@@ -74,6 +74,11 @@ REQUESTS: Final[dict[str, tuple[str, JsonObject | None]]] = {
         "Draws such a text, as SVG without styles.",
         {"text": _TEXT, "format": {"enum": ["yaml", "json"]}},
     ),
+    "POST /admin/v1/flows/extend": (
+        "Returns the text of a flow's file with a node more, which calls a tool after the node `after`: the"
+        " last that leads nowhere, if it is left out. Nothing is saved.",
+        {"file": _TEXT, "tool": _TEXT, "params": {"type": "object"}, "after": _TEXT},
+    ),
     "POST /admin/v1/flows/draft": (
         "Finds a saved flow that does what the words say, or has the model of the settings write one. Nothing"
         " is saved or run.",

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import FlowError, Interruption, InvalidArgumentsError, NotFoundError
 from spindle.flows.text.files import FORMATS, MAX_SIZE, write
 from spindle.listening.response import Response
 from spindle.serving.flow_files import ChangedMeanwhileError, FlowText, files_of
 from spindle.serving.problems import problem, respond
 from spindle.serving.source_changes import require_owner
+from spindle.threads import in_thread
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -82,8 +83,10 @@ class FlowAdmin:
         body = await asked.body(MAX_BODY)
         if asked.name == "draft":
             return await self._draft(asked, body)
+        if asked.name == "extend":
+            return await self._extend(body)
         if asked.name not in ("check", "draw"):
-            raise NotFoundError("there is nothing here", hint="check, draw or draft")
+            raise NotFoundError("there is nothing here", hint="check, draw, extend or draft")
         format = body.get("format", "yaml")
         if format not in ("yaml", "json"):
             raise InvalidArgumentsError("format must be yaml or json")
@@ -97,6 +100,22 @@ class FlowAdmin:
         if judged.definition is None:
             raise FlowError(judged.problems[0].message, hint=judged.problems[0].hint)
         return Response(await self._files.draw(judged.definition), media_type=SVG)
+
+    async def _extend(self, body: JsonObject) -> JsonObject:
+        from spindle.flows.text.extending import extended
+
+        params, after = body.get("params", {}), body.get("after")
+        if not is_object(params):
+            raise InvalidArgumentsError("params must be an object")
+        if after is not None and not isinstance(after, str):
+            raise InvalidArgumentsError("after must be the id of a node")
+        tool = _text(body, "tool")
+        found = await self._files.read(_text(body, "file"))
+        if found.text is None:
+            raise FlowError(str(found.problems[0]))
+        text = found.text
+        made = await in_thread(lambda: extended(text, found.format, tool, params, after), "adding a node")
+        return {**_shown(found), **made.to_dict()}
 
     async def _draft(self, asked: AdminRequest, body: JsonObject) -> JsonObject | Response:
         principal = self._principal(asked)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import canonical, from_json, to_json
-from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.domain.tool import Effect, Hints, Tool, ToolSpec, ToolSummary
 from spindle.errors import NameConflictError, StoreError
 from spindle.ports.store import Seal, SourceState, StoredTool
 
@@ -147,6 +147,19 @@ def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
     """The tool in a row as it is shown in lists."""
     name, source, kind, description, tags, held = row
     return ToolSummary(name, source, kind, description, tuple(tags.splitlines()), bool(held))
+
+
+def summaries_from_rows(rows: Iterable[Sequence[Any]], effect: Effect | None) -> list[ToolSummary]:
+    """The tools in rows with their definition last, which is only read to choose those with an effect."""
+    return [
+        summary_from_row((name, source, kind, description, tags, held))
+        for name, source, kind, description, tags, held, definition in rows
+        if effect is None or _hints(definition).promise(effect)
+    ]
+
+
+def _hints(definition: bytes) -> Hints:
+    return Hints(**from_json(definition).get("hints", {}))
 
 
 def row_from_record(record: CallRecord, seal: Seal) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ from spindle.stores.rows import (
     row_from_stored,
     storable,
     stored_from_row,
-    summary_from_row,
+    summaries_from_rows,
     tool_from_row,
 )
 from spindle.stores.run_rows import secret_row
@@ -211,7 +211,9 @@ class SqliteStore(
 
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         query = """
-            SELECT name, source, kind, description, tags, held IS NOT NULL FROM tools
+            SELECT name, source, kind, description, tags, held IS NOT NULL,
+                   CASE WHEN :effect IS NOT NULL THEN definition END
+            FROM tools
             WHERE definition IS NOT NULL
               AND (:source IS NULL OR source = :source)
               AND (:kind IS NULL OR kind = :kind)
@@ -222,7 +224,7 @@ class SqliteStore(
         values = storable_values(dataclasses.asdict(where))
 
         def work(db: sqlite3.Connection) -> list[ToolSummary]:
-            return [summary_from_row(row) for row in db.execute(query, values)]
+            return summaries_from_rows(db.execute(query, values), where.effect)
 
         return await self._lister.run(work)
 

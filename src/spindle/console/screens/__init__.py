@@ -15,6 +15,7 @@ from spindle.console.screens import (
     flows,
     health,
     overview,
+    quotas,
     runs,
     sources,
     tools,
@@ -44,6 +45,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *calls.SCREENS,
     *waiting.SCREENS,
     *access.SCREENS,
+    *quotas.SCREENS,
     *health.SCREENS,
     *find.SCREENS,
 )

@@ -119,8 +119,9 @@ class FlowEditor:
     why_not: str
 
 
-async def flows(look: Look) -> FlowsPage:
-    """Returns the flows that this principal sees; to an administrator also the files that are broken."""
+async def flow_lines(look: Look) -> list[FlowLine]:
+    """Returns the flows that this principal sees, by name; to an administrator also the files that are
+    broken."""
     tools = await _tools(look)
     lines = [
         FlowLine(tool.name, _path(look, tool), tool.spec.place or "", tool.description, "", None)
@@ -134,7 +135,12 @@ async def flows(look: Look) -> FlowsPage:
             for path in library.files()
             if (place := library.place(path)) not in known
         ]
-    page = page_of(sorted(lines, key=lambda line: (line.name.lower(), line.file)), look.query)
+    return sorted(lines, key=lambda line: (line.name.lower(), line.file))
+
+
+async def flows(look: Look) -> FlowsPage:
+    """Returns them in pages, each with its last run."""
+    page = page_of(await flow_lines(look), look.query)
     last = _by_name(await look.app.store.runs(limit=NEWEST, principal=look.whose))
     shown = [
         FlowLine(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from spindle.console.access_rules import access_rules
 from spindle.console.call_lines import CallLine, call_line, shown_json
@@ -14,6 +14,7 @@ from spindle.console.paging import Page, page_of
 from spindle.console.screen import Look, Screen
 from spindle.domain.json_schema import Parameter, as_word, parameters
 from spindle.domain.names import served_names
+from spindle.domain.tool import Effect
 from spindle.ports.store import CallFilter, ToolFilter
 
 if TYPE_CHECKING:
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
 FOUND: Final = 200
 """Tools that a search returns."""
 RECENT: Final = 8
-HINTS: Final[dict[str, Callable[[Hints], bool]]] = {
-    "read-only": lambda hints: hints.read_only is True,
-    "changes things": lambda hints: hints.read_only is not True,
-    "destructive": lambda hints: hints.destructive is True and hints.read_only is not True,
-    "safe to repeat": lambda hints: hints.safe_to_repeat,
-}
+EFFECTS: Final[dict[str, Effect]] = {name: name for name in get_args(Effect)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +64,8 @@ async def tools(look: Look) -> ToolPage:
     for key, of in _FILTERS.items():
         if wanted := asked.get(key):
             found = [tool for tool in found if wanted in of(tool)]
-    if (promises := HINTS.get(asked.get("hint", ""))) is not None:
-        whole = await catalog.whole_tools(ToolFilter(asked.get("source") or None, asked.get("kind") or None))
-        names = {tool.name for tool in whole if promises(tool.hints)}
+    if (effect := EFFECTS.get(asked.get("hint", ""))) is not None:
+        names = {tool.name for tool in await catalog.tools(ToolFilter(effect=effect))}
         found = [tool for tool in found if tool.name in names]
     return ToolPage(
         page_of(found, asked),
@@ -78,7 +73,7 @@ async def tools(look: Look) -> ToolPage:
         counted(tool.source for tool in seen),
         counted(tool.kind for tool in seen),
         counted(tag for tool in seen for tag in tool.tags),
-        [Choice(name) for name in HINTS],
+        [Choice(effect) for effect in EFFECTS],
         [Choice(name) for name in rules.groups] if rules is not None else [],
         group,
     )

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.calls.record import MASK
+from spindle.console.choices import MOST
 from spindle.console.screen import Look, Screen
 from spindle.console.screens.tools import promises
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import SpindleError
+from spindle.serving.flow_files import files_of
 from spindle.serving.run_control import find_run
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ class TryView:
     is_masked: bool
     promises: Sequence[tuple[str, str]]
     may_save: bool
-    """True for the owner, who may save it as a flow."""
+    """True for the owner, who may save it in a flow."""
+    flows: Sequence[str] = ()
+    """The files of flows that it can be added to."""
 
 
 async def try_tool(look: Look) -> TryView:
@@ -42,6 +46,7 @@ async def try_tool(look: Look) -> TryView:
         value is not None and _has_mask(value),
         promises(tool.hints),
         look.is_owner,
+        files_of(look.app).files()[:MOST] if look.is_owner else (),
     )
 
 

@@ -94,24 +94,54 @@
   });
   cancel.addEventListener("click", () => running?.abort());
 
-  // --- a flow of one node
+  // --- a node of a flow: of a new one, or added to a file
 
   const dialog = document.querySelector("#save-flow");
   if (!dialog) return;
-  const save = dialog.querySelector("[data-save]"), problem = dialog.querySelector("[data-said]");
+  const save = dialog.querySelector("[data-save]"), problem = dialog.querySelector("[data-said]"), saved = dialog.querySelector("[data-saved]");
+  const { flow, name, after } = save.elements;
   // What looks like a template in a flow is a text here.
-  const plain = (value) => (typeof value === "string" ? value.replaceAll("${", "$${") : Array.isArray(value) ? value.map(plain) : isObject(value) ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, plain(one)])) : value);
-  form.querySelector("[data-save-open]").addEventListener("click", () => { problem.hidden = true; dialog.showModal(); });
+  const plain = (value) => (typeof value === "string" ? value.replaceAll("${", "$${") : Array.isArray(value) ? value.map(plain) : isObject(value) ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)])) : value);
+  const params = () => plain(fields.value ?? {});
+  const extend = (given) => api("POST", "/admin/v1/flows/extend", { file: flow.value, tool: form.dataset.name, params: params(), ...given });
+  const refused = (error) => { problem.textContent = error.message; problem.hidden = false; problem.focus(); };
+  async function choose() {
+    const isOld = Boolean(flow?.value);
+    name.disabled = name.closest("label").hidden = isOld;
+    after.disabled = after.closest("label").hidden = !isOld;
+    problem.hidden = saved.hidden = true;
+    save.querySelector("[data-where]").textContent = isOld ? `It is added to flows/${flow.value}, with these arguments.` : "It is written to flows/NAME.json, with these arguments.";
+    after.replaceChildren();
+    if (!isOld) return;
+    try {
+      const found = await extend({});
+      if (found.name !== flow.value) return; // another was chosen meanwhile
+      after.replaceChildren(...found.nodes.map((id) => make("option", { text: id })));
+      after.value = found.after;
+    } catch (error) { refused(error); }
+  }
+  form.querySelector("[data-save-open]").addEventListener("click", () => { choose(); dialog.showModal(); });
+  flow?.addEventListener("change", choose);
   dialog.querySelector("[data-save-close]").addEventListener("click", () => dialog.close());
   save.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const name = save.elements.name.value.trim();
-    const id = form.dataset.name.split(".").at(-1).replace(/[^\w-]/g, "_");
-    const flow = { name, nodes: [{ id, tool: form.dataset.name, params: plain(fields.value ?? {}) }] };
+    problem.hidden = saved.hidden = true;
     try {
-      await api("PUT", `/admin/v1/flows/${encodeURIComponent(name)}.json`, { text: JSON.stringify(flow, null, 2) + "\n" });
-      dialog.close();
-      window.spindle.toast(`Saved as flows/${name}.json`);
-    } catch (error) { problem.textContent = error.message; problem.hidden = false; problem.focus(); }
+      let file = flow?.value, body;
+      if (file) {
+        const made = await extend({ after: after.value });
+        body = { text: made.text, version: made.version };
+      } else {
+        file = `${name.value.trim()}.json`;
+        const id = form.dataset.name.split(".").at(-1).replace(/[^\w-]/g, "_");
+        body = { text: JSON.stringify({ name: name.value.trim(), nodes: [{ id, tool: form.dataset.name, params: params() }] }, null, 2) + "\n" };
+      }
+      await api("PUT", `/admin/v1/flows/${file.split("/").map(encodeURIComponent).join("/")}`, body);
+      const link = saved.querySelector("a");
+      link.href = `/console/flows/${file.split("/").map(encodeURIComponent).join("/")}`;
+      link.textContent = `Open flows/${file}`;
+      saved.hidden = false;
+      link.focus();
+    } catch (error) { refused(error); }
   });
 })();

@@ -22,7 +22,7 @@ from spindle.stores.rows import (
     name_conflict,
     row_from_stored,
     stored_from_row,
-    summary_from_row,
+    summaries_from_rows,
     tool_from_row,
 )
 from spindle.stores.search_index import weighed_words
@@ -73,7 +73,7 @@ class PostgresTools(PostgresQueries, SqlTools):
                 found = await it.rows(_LIST, values)
             except psycopg.errors.InvalidRegularExpression:
                 return []  # such as [z-a], which nothing matches
-            return [summary_from_row(row) for row in found]
+            return summaries_from_rows(found, where.effect)
 
         return await self._db.run(work)
 
@@ -215,8 +215,9 @@ _SELECT_NAMED = """
     SELECT name, schema FROM {schema}.definitions WHERE source = %s AND shared = %s AND name = ANY(%s)
 """
 _LIST = """
-    SELECT name, source, kind, description, tags, held IS NOT NULL FROM {schema}.tools
-    WHERE definition IS NOT NULL
+    SELECT name, source, kind, description, tags, held IS NOT NULL,
+           CASE WHEN %(effect)s::text IS NOT NULL THEN definition END
+    FROM {schema}.tools WHERE definition IS NOT NULL
       AND (%(source)s::text IS NULL OR source = %(source)s)
       AND (%(kind)s::text IS NULL OR kind = %(kind)s)
       AND (%(tag)s::text IS NULL OR %(tag)s = ANY(string_to_array(tags, chr(10))))

@@ -7,11 +7,11 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
-from playwright.async_api import Page
 
 from servers.console import ConsoleBrowser, axe, console_browser, picture
 from servers.oauth import User
@@ -19,6 +19,9 @@ from servers.rest import RestWorkspace
 from servers.running import PATIENCE
 from servers.signed_in import signed_in
 from spindle import Principal
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from servers.rest import RestWorkspace, Served
 from servers.running import PATIENCE
+from spindle.domain.serve import ServeConfig
+from spindle.serving.access import ServingAccess
+from spindle.serving.administration import Administration, Administrator
+from spindle.serving.shared_access import SharedAccess
+from spindle.stores.sqlite import SqliteStore
 
 
 def as_(token: str) -> dict[str, str]:
@@ -212,3 +219,35 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Any:
     token = made(rest, "boss", "--admin")
     with rest.serve() as served:
         yield served, token
+
+
+async def test_a_token_made_right_after_a_look_for_others_is_found(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "state.db") as store:
+        access = ServingAccess.of(ServeConfig(), {}, shared=True)
+        shared = SharedAccess(store, access, lambda: None)
+        access.look_for_token = shared.look_for_token
+        await shared.load()
+        await shared.look()
+        made = Administration(store, ServeConfig)
+        _, text = await made.create_token(Administrator("local", "shell"), "ci")
+        assert await access.knows(text)
+
+
+async def test_those_who_show_unknown_tokens_at_once_share_a_look(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "state.db") as store:
+        version = store.access_version
+
+        looks = 0
+
+        async def counted() -> int:
+            nonlocal looks
+            looks += 1
+            return await version()
+
+        store.access_version = counted
+        access = ServingAccess.of(ServeConfig(), {}, shared=True)
+        shared = SharedAccess(store, access, lambda: None)
+        await shared.load()
+        looks = 0
+        await asyncio.gather(*(shared.look_for_token() for _ in range(100)))
+        assert looks == 1

@@ -91,9 +91,9 @@ class ServingAccess:
         self._listening_on = set[str]() if shared else {config.host}
         self._awaits_entries = shared
         self._entries: Sequence[AccessEntry] = ()
-        self.look_for_token: Callable[[], Awaitable[bool]] | None = None
-        """Looks for tokens that were made a moment ago, and returns True if anything changed."""
-        self.look_for_changes: Callable[[], Awaitable[bool]] | None = None
+        self.look_for_token: Callable[[], Awaitable[None]] | None = None
+        """Looks for tokens that were made a moment ago."""
+        self.look_for_changes: Callable[[], Awaitable[None]] | None = None
         self._store: QuotaStore | None = None
         """Counts the requests of each client for all processes, if they share a database."""
         self._rules = self._made(config, None)
@@ -372,8 +372,7 @@ class ServingAccess:
         shown = shown_token(headers)
         if shown is None or not shown.startswith(PREFIX) or self.look_for_token is None:
             return False
-        if not await self.look_for_token():
-            return False
+        await self.look_for_token()
         try:
             await self._rules.clients.identify(shown)
         except SpindleError:

@@ -42,26 +42,39 @@ class SharedAccess:
         self._version = await self._store.access_version()
         self._access.share(await self._store.access_entries())
 
-    async def look(self, soonest: float = 0.0) -> bool:
-        """Takes over what changed, unless that was looked for within `soonest` seconds. True if anything
-        did."""
+    async def look(self) -> None:
+        """Takes over what changed."""
         async with self._looking:
-            if time.monotonic() - self._looked_at < soonest:
-                return False
-            self._looked_at = time.monotonic()
-            if await self._store.access_version() == self._version:
-                return False
-            await self.load()
-        await self._access.end_revoked()
-        self._changed()
+            has_changed = await self._take_over()
+        if has_changed:
+            await self._tell()
+
+    async def look_for_token(self) -> None:
+        """The same, for a token that is not known: it may have been made a moment ago. Looks are a while
+        apart, so that the store does not notice who guesses; those who wait for one share it."""
+        asked_at = time.monotonic()
+        try:
+            async with self._looking:
+                if self._looked_at >= asked_at:
+                    return
+                await asyncio.sleep(self._looked_at + SOONEST - asked_at)
+                has_changed = await self._take_over()
+        except SpindleError:
+            return  # what is known stays in force
+        if has_changed:
+            await self._tell()
+
+    async def _take_over(self) -> bool:
+        """True if anything has changed."""
+        self._looked_at = time.monotonic()
+        if await self._store.access_version() == self._version:
+            return False
+        await self.load()
         return True
 
-    async def look_for_token(self) -> bool:
-        """The same, for a token that is not known: it may have been made a moment ago."""
-        try:
-            return await self.look(SOONEST)
-        except SpindleError:
-            return False  # what is known stays in force
+    async def _tell(self) -> None:
+        await self._access.end_revoked()
+        self._changed()
 
     async def run(self) -> None:
         """Looks again and again."""

@@ -131,7 +131,7 @@ class WorkerProcess:
         self._process = process
         self.notes: list[str] = []
         self._reading = asyncio.create_task(self._read())
-        self.takes_runs = asyncio.Event()
+        self._has_said = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -142,7 +142,14 @@ class WorkerProcess:
         async for line in self._process.stderr:
             self.notes.append(line.decode())
             if b"takes runs of" in line:
-                self.takes_runs.set()
+                self._has_said.set()
+        self._has_said.set()
+
+    async def takes_runs(self) -> None:
+        """Waits until it does, and fails with what it says if it ends instead."""
+        async with asyncio.timeout(PATIENCE):
+            await self._has_said.wait()
+        assert any("takes runs of" in note for note in self.notes), self.notes
 
     async def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         with contextlib.suppress(ProcessLookupError):
@@ -170,8 +177,7 @@ async def worker(place: Place, *words: str, **environment: str) -> AsyncIterator
     )  # fmt: skip
     started = WorkerProcess(process)
     try:
-        async with asyncio.timeout(PATIENCE):
-            await started.takes_runs.wait()
+        await started.takes_runs()
         yield started
     finally:
         await started.end(signal.SIGKILL)

@@ -424,7 +424,12 @@ class TestChannels:
         self, request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> Any:
         kind = getattr(request, "param", "nats")
-        with getattr(brokers, kind)(tmp_path_factory.mktemp(kind)) as broker:
+        with contextlib.ExitStack() as stack:
+            if kind == "kafka":
+                protocol, host = kind, stack.enter_context(brokers.kafka())
+            else:
+                broker = stack.enter_context(getattr(brokers, kind)(tmp_path_factory.mktemp(kind)))
+                protocol, host = broker.protocol, broker.host
             (root / "events").mkdir()
             (root / "events" / "shop.json").write_text(
                 json.dumps(
@@ -432,7 +437,7 @@ class TestChannels:
                         "asyncapi": "3.0.0",
                         "info": {"title": "Shop", "version": "1"},
                         "id": "urn:shop",
-                        "servers": {"main": {"host": broker.host, "protocol": broker.protocol}},
+                        "servers": {"main": {"host": host, "protocol": protocol}},
                         "channels": {
                             "placed": {
                                 "address": "orders.placed",
@@ -449,15 +454,15 @@ class TestChannels:
                     }
                 )
             )
-            yield broker
+            yield
 
     @pytest.mark.parametrize(
         "document",
-        ["nats", *(pytest.param(kind, marks=pytest.mark.brokers) for kind in OTHER_BROKERS)],
+        ["nats", "kafka", *(pytest.param(kind, marks=pytest.mark.brokers) for kind in OTHER_BROKERS)],
         indirect=True,
     )
-    async def test_an_event_of_a_broker_starts_the_flow_once(self, root: Path, document: Any) -> None:
-        del document
+    @pytest.mark.usefixtures("document")
+    async def test_an_event_of_a_broker_starts_the_flow_once(self, root: Path) -> None:
         notes: list[str] = []
         table = trigger("orders", text="${event.data.note}", channel="orders.*")
         async with (
@@ -472,15 +477,16 @@ class TestChannels:
                 while not await app.store.runs(limit=1):
                     await app.call("announce", {"note": "first"})
                     await asyncio.sleep(0.2)
-            before = len(await app.store.runs(limit=-1))
             await app.call("announce", {"other": 1})
             await app.call("announce", {"note": 7})
-            for number in range(5):
-                await app.call("announce", {"note": f"n{number}"})
-            await until(app, lambda runs: len(runs) >= before + 5)
-            found = await texts(app)
-            assert found[-5:] == [f"n{number}" for number in range(5)]
-            assert len(found) == before + 5
+            sent = [f"n{number}" for number in range(5)]
+            for note in sent:
+                await app.call("announce", {"note": note})
+            async with asyncio.timeout(PATIENCE):
+                # One that was sent to be heard may still be on its way.
+                while len(found := [text for text in await texts(app) if text != "first"]) < len(sent):
+                    await asyncio.sleep(0.05)
+            assert found == sent
         assert len([note for note in notes if "started no run" in note]) == 2
 
     @pytest.mark.brokers

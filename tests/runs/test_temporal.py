@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from temporalio.client import Client
 
 from servers.certificates import Authority, tls_before
 from servers.postgres import free_port
+from servers.running import PATIENCE
 from servers.temporal import TemporalServer
 from servers.workers import Place, flow, until_it_is, worker, workspace
 from spindle.app import Spindle
@@ -26,6 +29,25 @@ from spindle.serving.working import work
 
 KEY = "sk-planted-secret"
 HERE = "localhost:7233"
+
+ENDS = """
+import asyncio, sys
+from pathlib import Path
+from spindle.domain.engine import TemporalConfig
+from spindle.engines.temporal import TemporalEngine
+
+
+async def asks(engine):
+    client = await engine._connected()
+    for _ in range(300):
+        asyncio.ensure_future(client.service_client.check_health())
+    await asyncio.sleep(0)  # they are sent
+
+
+engine = TemporalEngine(TemporalConfig(address=sys.argv[1]), Path.cwd(), {}, print)
+asyncio.run(asks(engine))
+print("ended")
+"""
 
 
 def settings(address: str, **more: str) -> str:
@@ -60,6 +82,16 @@ async def refused(place: Place) -> SpindleError:
             await app.submit("three", {"item": "a"})
         assert await app.store.queued("default") == 0
     return caught.value
+
+
+def test_a_process_ends_with_answers_of_the_server_on_their_way(
+    tmp_path: Path, temporal_server: TemporalServer
+) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+    command = [sys.executable, str(script), temporal_server.address]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr
 
 
 async def test_temporal_is_told_ids_only(tmp_path: Path, temporal_server: TemporalServer) -> None:

@@ -53,6 +53,14 @@ _runtime: Runtime | None = None
 """The threads of Temporal's library. One process needs them once."""
 
 
+def _keep_for_ever(value: object) -> None:
+    """Has Python never release an object, not even when it ends. The end of Temporal's threads waits for all
+    of them, and one that has an answer for Python then waits for ever: so would the process."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
 def level_of(priority: int) -> int:
     """Returns Temporal's level of a priority, from 2, which is first, to 5."""
     return next((level for below, level in LEVELS if priority < below), 5)
@@ -206,6 +214,7 @@ class TemporalEngine:
         if _runtime is None:
             # Its own threads log nothing: they would wait for Python, also when that ends. See `_watch`.
             _runtime = Runtime(telemetry=TelemetryConfig(logging=None, metrics=None))
+            _keep_for_ever(_runtime)
         config, key = self._config, self._config.api_key
         try:
             async with asyncio.timeout(ANSWER.total_seconds()):

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +151,38 @@ async def test_a_first_execution_that_left_no_trace_counts_too(app: Spindle) -> 
     first = await fetched(app, 0)
     await app.runner.submissions.execute(first.id, 1)
     assert [event.kind for event in await app.store.history(first.id)].count("resumed") == 1
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "paused"])
+async def test_a_run_that_a_worker_takes_meanwhile_is_cancelled_too(
+    app: Spindle, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    run = await fetched(app, 0)
+    executions, notes = app.runner.submissions._executions, list[str]()  # pyright: ignore[reportPrivateUsage]
+    own = executions.load
+
+    async def load(id: str, *rest: Any) -> Any:
+        """Loads it after another has taken it, once."""
+        if not notes:
+            notes.append("taken")
+            assert await app.store.take_turn(id, 1, "another", 10.0, time.time())
+        return await own(id, *rest)
+
+    if status == "queued":
+        monkeypatch.setattr(executions, "load", load)
+    else:
+        assert await app.store.take_turn(run.id, 1, "one", 10.0, time.time())
+        held = await app.store.run(run.id)
+        assert held is not None
+        if status == "paused":  # it is put back meanwhile
+            assert await app.store.save_run(replace(held, status="paused", lease=None))
+        run = replace(held, status="running")
+        if status == "running":
+            assert await app.store.take_turn(run.id, 1, "another", 10.0, time.time())
+    await app.runner.cancel(run, "not needed")
+    found = await app.store.run(run.id)
+    assert found is not None
+    assert (found.status, found.error and found.error["message"]) == ("cancelled", "not needed")
 
 
 async def test_a_call_of_a_tool_is_submitted_like_a_flow(app: Spindle) -> None:

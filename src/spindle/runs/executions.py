@@ -130,19 +130,20 @@ class Executions:
         is_taken = run is not None and run.status == "running" and run.owner == self.owner
         return None if is_taken else outcome
 
-    async def give_up(self, id: str, why: str) -> None:
-        """Cancels a run that nobody executes: its pauses can no longer be answered."""
-        if await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now()):
-            await self.conclude(id, CancelledCallError(why))
+    async def give_up(self, id: str, why: str) -> bool:
+        """Cancels a run that nobody executes: its pauses can no longer be answered. False: one has it."""
+        taken = await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now())
+        return taken and await self.conclude(id, CancelledCallError(why))
 
-    async def conclude(self, id: str, why: SpindleError) -> None:
-        """Ends a run that this process has taken, without executing it."""
-        journal = await self.load(id)
-        journal.has_ended = True
-        is_failed = not isinstance(why, CancelledCallError)
-        status, outcome = ("failed", why) if is_failed else ("cancelled", None)
-        with contextlib.suppress(RunLostError):  # somebody took it to go on with it
+    async def conclude(self, id: str, why: SpindleError) -> bool:
+        """Ends a run that this process has taken, without executing it. False: somebody took it meanwhile."""
+        status, outcome = ("cancelled", None) if isinstance(why, CancelledCallError) else ("failed", why)
+        with contextlib.suppress(RunLostError):
+            journal = await self.load(id)
+            journal.has_ended = True
             await self._end(journal, status, outcome, {"category": why.category, "message": why.message})
+            return True
+        return False
 
     async def checked(self, tool: str, arguments: JsonObject, options: CallOptions) -> str:
         """Returns the name of the tool that a call would reach. Raises what is wrong with the call."""
@@ -354,8 +355,7 @@ class Executions:
         error: JsonObject | None,
     ) -> None:
         run, now = journal.run, self._clock.now()
-        place = f"run:{run.id}:ended"
-        sealed = None if outcome is None else self._sealer.seal(written(outcome), place)
+        sealed = None if outcome is None else self._sealer.seal(written(outcome), f"run:{run.id}:ended")
         try:
             asked = journal.has_paused or journal.replaced
             waiting = await self._store.pauses(run=run.id) if asked else ()

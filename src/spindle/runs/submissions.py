@@ -27,7 +27,7 @@ from spindle.ports.engine import RunTurn, turn_id
 from spindle.ports.store import LEASE
 from spindle.runs.journal import closed
 from spindle.runs.outcomes import Paused
-from spindle.runs.parts import BatchParts, RunParts, ids_of, orphaned, spreading
+from spindle.runs.parts import OPEN, BatchParts, RunParts, ids_of, orphaned, spreading
 from spindle.runs.placing import Placing
 from spindle.runs.record import kept
 from spindle.runs.shares import QueueShares
@@ -188,20 +188,28 @@ class Submissions:
         return True
 
     async def cancel(self, run: Run, why: str) -> None:
-        """Ends a run that does not execute in this process, wherever it is."""
+        """Ends a run that does not execute in this process, wherever it is. One that comes to its own end
+        meanwhile stays as it is."""
+        found: Run | None = run
+        # Whoever executes it may take it, pause it or put it back between a look and what is done then.
+        while found is not None and found.status in OPEN and not await self._cancelled(found, why):
+            found = await self._store.run(run.id)
+        await self._parts.cancel(ids_of(run.id), why)
+
+    async def _cancelled(self, run: Run, why: str) -> bool:
+        """Ends a run that stands as it was read. False: it does so no longer."""
         error = CancelledCallError(why)
-        if run.status == "queued":
-            if await self._take_turn(run.id, run.turn):
-                await self._executions.conclude(run.id, error)
-                await self.engine.cancel(turn_id(run.id, run.turn))
-                await self._shares.freed(run)
-        elif run.status == "running":
+        if run.status == "running":
             now = self._clock.now()
             ended = closed(run, "cancelled", now, {"category": error.category, "message": why})
-            await self._store.save_run(ended, [RunEvent(run.id, "ended", now)])
-        else:
-            await self._executions.give_up(run.id, why)
-        await self._parts.cancel(ids_of(run.id), why)
+            return await self._store.save_run(ended, [RunEvent(run.id, "ended", now)])
+        if run.status == "paused":
+            return await self._executions.give_up(run.id, why)
+        if not await self._take_turn(run.id, run.turn) or not await self._executions.conclude(run.id, error):
+            return False
+        await self.engine.cancel(turn_id(run.id, run.turn))
+        await self._shares.freed(run)
+        return True
 
     async def retry(self, id: str, at: float | None = None) -> Outcome | None:
         """Lets a run go on that failed or was cancelled: steps that are done are not made again, those that
@@ -264,12 +272,14 @@ class Submissions:
         id = journal.run.id
         if not self._understands(journal):
             await self.hand_over(journal, self._clock.now() + LEFT)
-            return None
+            return
         if journal.run.kind == PART and await self._parts.is_orphan(journal.given):
-            return await self._executions.conclude(id, orphaned())
+            await self._executions.conclude(id, orphaned())
+            return
         known = journal.known
         if known.takeovers >= MAX_TAKEOVERS:
-            return await self._executions.conclude(id, _deadly(known.takeovers))
+            await self._executions.conclude(id, _deadly(known.takeovers))
+            return
         resumed = RunEvent(id, "resumed", self._clock.now())
         journal.add_event(resumed)
         if journal.run.generation > FIRST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from spindle.catalog.own_tools import OwnTools
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
 from spindle.errors import ConnectionFailedError, SpindleError
 from spindle.ports.store import SourceState, Store, StoredTool
+from spindle.ports.vector_store import ToolVector
 from spindle.stores.postgres import PostgresStore
 from spindle.stores.sqlite import SqliteStore
 
@@ -140,10 +142,11 @@ async def test_another_model_makes_its_own_vectors(store: Store, search: Workspa
 
 async def test_models_that_nobody_uses_are_forgotten(store: Store, search: Workspace) -> None:
     await search.meaning.settled()
-    await store.forget_vectors("counting@2", 10**6, 30)
+    await store.use_model("counting@2", 10**6)
+    await store.forget_vectors(10**6 - 30)
     assert len(await store.without_vectors("counting@1")) == len(TOOLS)
     await search.meaning.settled()
-    await store.forget_vectors("counting@2", 0, 30)
+    await store.forget_vectors(10**4)
     assert await store.without_vectors("counting@1") == []
 
 
@@ -267,7 +270,80 @@ async def test_a_model_that_cannot_be_made_is_told(store: Store) -> None:
     await meaning.close()
 
 
+async def test_a_model_that_was_away_makes_the_vectors_when_it_is_back(search: Workspace) -> None:
+    def fail(_: Sequence[str]) -> Any:
+        raise ConnectionFailedError("nobody there")
+
+    search.embedder.answer = fail
+    await search.meaning.settled()
+    assert await search("umbrella") == []
+    search.embedder.answer = None
+    search.now += AWAY
+    await search("umbrella")
+    assert (await search("an umbrella"))[0] == "sky.ahead", "no tool had to change for it"
+
+
+async def test_a_model_that_loads_slowly_is_loaded_once_though_searches_give_up(store: Store) -> None:
+    loaded, may_go_on = threading.Event(), threading.Event()
+    count = 0
+
+    def make() -> CountingEmbedder:
+        nonlocal count
+        count += 1
+        loaded.set()
+        assert may_go_on.wait(60)
+        return CountingEmbedder()
+
+    now = 0.0
+    meaning = MeaningSearch(make, [store], lambda _: None, 0.02, clock=lambda: now)
+    for _ in range(3):
+        assert await meaning.near("umbrella", 3, 1) == []
+        now += AWAY
+    await asyncio.to_thread(loaded.wait, 60)
+    may_go_on.set()
+    await meaning.settled()
+    assert count == 1
+    await meaning.close()
+
+
 # --- several at once
+
+
+async def test_tools_that_come_while_vectors_are_made_get_theirs(store: Store, search: Workspace) -> None:
+    search.embedder.gate = asyncio.Event()
+    work = search.meaning.wake()
+    while not search.embedder.texts:
+        await asyncio.sleep(0)
+    await put(store, {"player.hum": "Hum a song"})
+    search.meaning.wake()
+    search.embedder.gate.set()
+    await work
+    assert await store.without_vectors("counting@1") == []
+
+
+async def test_vectors_that_another_process_is_making_are_not_taken_for_unused(store: Store) -> None:
+    slow, other = Workspace(store, embedder=CountingEmbedder("slow@1", batch=1)), Workspace(store)
+    slow.embedder.gate = asyncio.Event()
+    work = slow.meaning.wake()
+    while not slow.embedder.texts:
+        await asyncio.sleep(0)
+    await store.save_vectors("slow@1", [ToolVector("sky.ahead", "f", "d", b"")])
+    await other.meaning.settled()
+    assert await store.vectors("slow@1", 0) == [("sky.ahead", b"")]
+    slow.embedder.gate.set()
+    await work
+    await slow.meaning.close()
+    await other.meaning.close()
+
+
+async def test_searches_at_once_find_what_is_left_of_a_large_source(store: Store, search: Workspace) -> None:
+    search.embedder.batch = 500
+    many = {f"band.play_{number}": "song music tune" for number in range(2000)}
+    await put(store, many)
+    await search.meaning.settled()
+    await put(store, {"band.play_7": "song music tune"})
+    found = await asyncio.gather(*(search.meaning.near(f"tune {place}", 2, 99) for place in range(8)))
+    assert [{item.name for item in each} for each in found] == [{"band.play_7", "player.next"}] * 8
 
 
 async def test_two_processes_share_the_work_and_both_see_it(store: Store, search: Workspace) -> None:

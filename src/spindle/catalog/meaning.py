@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.catalog.tool_texts import digest_of, texts_of
@@ -17,7 +17,7 @@ from spindle.domain.ids import new_id
 from spindle.errors import CallTimeoutError, SpindleError
 from spindle.ports.store import LeaseStore, ToolStore
 from spindle.ports.vector_store import ToolVector, VectorStore
-from spindle.threads import in_short_turn, in_thread
+from spindle.threads import in_short_turn, in_thread, in_turn
 
 if TYPE_CHECKING:
     from spindle.catalog.vectors import Floats, Vectors
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spindle.ports.embedder import Embedder
     from spindle.ports.source import Note
 
-LEASE = 60.0
+LEASE = 20.0
 """Seconds after which another process goes on where one that made vectors has died."""
 LOOK_AGAIN = 0.5
 KEPT_DAYS = 30
@@ -55,13 +55,14 @@ class MeaningSearch:
     ) -> None:
         """`patience`: seconds that a search waits for the model, and the first one for vectors."""
         self._make = make
-        self._shelves = [_Shelf(store) for store in stores]
+        self._shelves = [_Shelf(store, note) for store in stores]
         self._note = note
         self._patience = patience
         self._clock = clock
         self._embedder: Embedder | None = None
-        self._making = asyncio.Lock()
+        self._loading: asyncio.Task[Embedder] | None = None
         self._work: asyncio.Task[None] | None = None
+        self._is_wanted = self._has_waited = False
         self._seen: int | None = None
         self._away_until = 0.0
         self._told: str | None = None
@@ -88,7 +89,7 @@ class MeaningSearch:
         self._told = None
         found: list[tuple[float, ToolSummary]] = []
         for shelf in self._shelves:
-            found += await shelf.near(self._opened().model, vector, count, version)
+            found += await shelf.near((await self._ready()).model, vector, count, version)
         found.sort(key=lambda item: -item[0])
         return [tool for _, tool in found[:count]]
 
@@ -96,9 +97,10 @@ class MeaningSearch:
         """Begins to make vectors if tools have changed, and waits a while where none are there yet."""
         if version == self._seen:
             return
-        is_first, self._seen = self._seen is None, version
+        self._seen = version
         work = self.wake()
-        if is_first:
+        if not self._has_waited:
+            self._has_waited = True
             await asyncio.wait({work}, timeout=self._patience / 2)
 
     async def _vector_of(self, query: str) -> Floats:
@@ -112,16 +114,19 @@ class MeaningSearch:
         return vector
 
     async def _ready(self) -> Embedder:
-        if self._embedder is None:
-            # In a thread: libraries and weights take a while to load.
-            async with self._making:
-                if self._embedder is None:
-                    self._embedder = await in_thread(self._make, "spindle-embedder")
-        return self._embedder
-
-    def _opened(self) -> Embedder:
-        assert self._embedder is not None
-        return self._embedder
+        if self._embedder is not None:
+            return self._embedder
+        # In a thread, as libraries and weights take a while to load; and once, however many give up waiting.
+        loading = self._loading
+        if loading is None:
+            loading = self._loading = asyncio.create_task(in_thread(self._make, "spindle-embedder"))
+            loading.add_done_callback(_seen_by_others)
+        try:
+            self._embedder = made = await asyncio.shield(loading)
+        finally:
+            if loading.done() and self._loading is loading:
+                self._loading = None
+        return made
 
     def _is_away(self, error: SpindleError) -> None:
         self._away_until = self._clock() + AWAY
@@ -133,7 +138,8 @@ class MeaningSearch:
     # --- making vectors
 
     def wake(self) -> asyncio.Task[None]:
-        """Has the vectors made that are missing, in the background."""
+        """Has the vectors made that are missing, in the background; those of now, too, where it is at it."""
+        self._is_wanted = True
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._make_vectors(), name="vectors of tools")
         return self._work
@@ -142,8 +148,6 @@ class MeaningSearch:
         """Waits until all tools have their vectors, or the model cannot be used."""
         self.on_progress = on_progress
         try:
-            while self._work is not None and not self._work.done():
-                await asyncio.shield(self._work)
             await self.wake()
         finally:
             self.on_progress = None
@@ -153,15 +157,20 @@ class MeaningSearch:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
+        if self._loading is not None:
+            self._loading.cancel()
         if self._embedder is not None:
             await self._embedder.close()
 
     async def _make_vectors(self) -> None:
         try:
             embedder = await self._ready()
-            for shelf in self._shelves:
-                await shelf.fill(embedder, self._tell)
+            while self._is_wanted:
+                self._is_wanted = False
+                for shelf in self._shelves:
+                    await shelf.fill(embedder, self._tell)
         except SpindleError as error:
+            self._seen = None  # the next search that asks the model also goes on here
             self._is_away(error)
 
     def _tell(self, done: int, of: int) -> None:
@@ -172,13 +181,14 @@ class MeaningSearch:
 class _Shelf:
     """The vectors of the tools in one store."""
 
-    def __init__(self, store: VectorShelf) -> None:
+    def __init__(self, store: VectorShelf, note: Note) -> None:
         self._store = store
+        self._note = note
         self._vectors: Vectors | None = None
         self._model: str | None = None
         self._dimensions = self._version = 0
         self._catalog = -1
-        self._has_dropped = False
+        self._has_dropped = self._has_told = False
         self._reading = asyncio.Lock()
 
     async def near(
@@ -186,15 +196,19 @@ class _Shelf:
     ) -> list[tuple[float, ToolSummary]]:
         """The tools nearest to a vector, each with how near it is. `catalog` is the version of the tools."""
         vectors = await self._current(model, len(vector), catalog)
+        reach = count
         while True:
-            found = await in_short_turn(vectors.nearest, vector, count)
+            found = await in_short_turn(vectors.nearest, vector, reach)
             known = {tool.name: tool for tool in await self._store.summaries([name for _, name in found])}
             gone = [name for _, name in found if name not in known]
-            if not gone:
-                return [(score, known[name]) for score, name in found]
-            # They must not take the places of others. When tools change, they may be back.
-            vectors.drop(gone)
-            self._has_dropped = True
+            there = [(score, known[name]) for score, name in found if name in known]
+            if gone:
+                # They must not take the places of others. When tools change, they may be back.
+                await in_short_turn(vectors.drop, gone)
+                self._has_dropped = True
+            if len(there) >= count or len(found) < reach:
+                return there[:count]
+            reach *= 4  # a whole source may be gone
 
     async def _current(self, model: str, dimensions: int, catalog: int) -> Vectors:
         from spindle.catalog.vectors import Vectors
@@ -213,49 +227,75 @@ class _Shelf:
                 new = await self._store.vectors(model, self._version)
                 await in_short_turn(self._vectors.take, new, dimensions)
                 self._version = version
+                if self._vectors.left_out and not self._has_told:
+                    self._has_told = True
+                    self._note(
+                        f"{self._vectors.left_out} tools are found by their words alone: there are too many"
+                    )
             return self._vectors
 
     async def fill(self, embedder: Embedder, tell: OnProgress) -> None:
         """Makes the vectors that are missing, and deletes those of tools that are gone."""
-        store, model = self._store, embedder.model
-        if not await store.without_vectors(model):
-            return
-        lease, owner = f"vectors of {model}", new_id()
-        while not await store.acquire(lease, owner, LEASE):  # noqa: ASYNC110 - another process has it
-            await asyncio.sleep(LOOK_AGAIN)
-        try:
-            missing = await store.without_vectors(model)  # what another process has made meanwhile is there
-            done = 0
-            by_source: dict[str, dict[str, str]] = {}
-            for source, name, fingerprint in missing:
-                by_source.setdefault(source, {})[name] = fingerprint
-            for source, wanted in by_source.items():
-                stored = await store.stored_tools(source)
-                tools = [item.current for item in stored if item.current and item.name in wanted]
-                for start in range(0, len(tools), embedder.batch):
-                    part = tools[start : start + embedder.batch]
-                    await self._make(embedder, part, wanted)
-                    done += len(part)
-                    tell(done, len(missing))
-                    await store.acquire(lease, owner, LEASE)
-            await store.forget_vectors(model, int(time.time() // 86400), KEPT_DAYS)
-        finally:
-            with contextlib.suppress(SpindleError):  # it ends by itself
-                await store.release(lease, owner)
+        store, model, today = self._store, embedder.model, int(time.time() // 86400)
+        # Before anything is kept: whoever deletes the vectors of unused models must not take these for such.
+        is_new_day = await store.use_model(model, today)
+        missing = len(await store.without_vectors(model))
+        if missing:
+            lease, owner = f"vectors of {model}", new_id()
+            tell(0, missing)
+            while not await store.acquire(lease, owner, LEASE):  # noqa: ASYNC110 - another process has it
+                await asyncio.sleep(LOOK_AGAIN)
+            try:
+                await self._fill(embedder, tell, lambda: store.acquire(lease, owner, LEASE))
+            finally:
+                with contextlib.suppress(SpindleError):  # it ends by itself
+                    await store.release(lease, owner)
+        if missing or is_new_day:
+            await store.forget_vectors(today - KEPT_DAYS)
+
+    async def _fill(
+        self, embedder: Embedder, tell: OnProgress, hold: Callable[[], Awaitable[object]]
+    ) -> None:
+        # Asked again: what another process has made meanwhile is there.
+        missing = await self._store.without_vectors(embedder.model)
+        done = 0
+        by_source: dict[str, dict[str, str]] = {}
+        for source, name, fingerprint in missing:
+            by_source.setdefault(source, {})[name] = fingerprint
+        for source, wanted in by_source.items():
+            stored = await self._store.stored_tools(source)
+            tools = [item.current for item in stored if item.current and item.name in wanted]
+            for start in range(0, len(tools), embedder.batch):
+                part = tools[start : start + embedder.batch]
+                await self._make(embedder, part, wanted)
+                done += len(part)
+                tell(done, len(missing))
+                await hold()
 
     async def _make(self, embedder: Embedder, tools: Sequence[Tool], marks: dict[str, str]) -> None:
-        from spindle.catalog.vectors import checked, packed
-
-        texts = {tool.name: texts_of(tool) for tool in tools}
+        texts = await in_turn(lambda: {tool.name: texts_of(tool) for tool in tools})
         digests = {name: digest_of(pair) for name, pair in texts.items()}
         known = await self._store.vectors_of_texts(embedder.model, list(set(digests.values())))
         new = {digests[name]: pair for name, pair in texts.items() if digests[name] not in known}
         if new:
             flat = [text for pair in new.values() for text in pair]
-            made = checked(await embedder.embed(flat, "tool"), len(flat))
-            for place, digest in enumerate(new):
-                known[digest] = packed((made[2 * place] + made[2 * place + 1]) / 2)
+            made = await embedder.embed(flat, "tool")
+            known |= zip(new, await in_turn(_middles, made, len(flat)), strict=True)
         await self._store.save_vectors(
             embedder.model,
             [ToolVector(name, marks[name], digest, known[digest]) for name, digest in digests.items()],
         )
+
+
+def _middles(vectors: Sequence[Sequence[float]], count: int) -> list[bytes]:
+    """The middle of each two vectors, as it is stored."""
+    from spindle.catalog.vectors import checked, packed
+
+    made = checked(vectors, count)
+    return [packed((one + other) / 2) for one, other in zip(made[::2], made[1::2], strict=True)]
+
+
+def _seen_by_others(task: asyncio.Task[Embedder]) -> None:
+    """Nobody may be left who waits for it."""
+    if not task.cancelled():
+        task.exception()

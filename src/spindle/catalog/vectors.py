@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingTypeStubs]
 
 from spindle.errors import ServerError
 from spindle.ports.embedder import MAX_DIMENSIONS
@@ -14,6 +16,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+
+
+MAX_FLOATS = 160_000_000
+"""Numbers that are held in memory, of 4 bytes each: 100,000 tools of a model of 1,536 numbers."""
+_pools: Any = ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Computes in this thread alone. On a machine with other work the threads of a product wait for each
+    other longer than they compute, and all of them hold up the event loop."""
+    return _pools.limit(limits=1, user_api="blas")
 
 
 def checked(vectors: Sequence[Sequence[float]], count: int) -> Floats:
@@ -45,6 +58,8 @@ class Vectors:
         self._names: list[str] = []
         self._places: dict[str, int] = {}
         self._rows = np.zeros((0, 0), np.float32)
+        self.left_out = 0
+        """Tools for which there is no room."""
 
     def __len__(self) -> int:
         return len(self._names)
@@ -52,15 +67,20 @@ class Vectors:
     def take(self, stored: Sequence[tuple[str, bytes]], dimensions: int) -> None:
         """Adds vectors as they are stored, in place of those that the tools had."""
         if self._rows.shape[1] != dimensions:
-            self._names, self._places = [], {}
+            self._names, self._places, self.left_out = [], {}, 0
             self._rows = np.zeros((0, dimensions), np.float32)
-        fitting = [(name, data) for name, data in stored if len(data) == 2 * dimensions]
-        new = {name for name, _ in fitting if name not in self._places}
-        if len(self._names) + len(new) > len(self._rows):
-            grown = np.zeros((max(len(self._names) + len(new), 2 * len(self._rows)), dimensions), np.float32)
+        room = MAX_FLOATS // max(dimensions, 1)
+        fitting = {name: data for name, data in stored if len(data) == 2 * dimensions}
+        new = [name for name in fitting if name not in self._places]
+        for name in new[max(room - len(self._names), 0) :]:
+            del fitting[name]
+            self.left_out += 1
+        size = len(self._names) + sum(name not in self._places for name in fitting)
+        if size > len(self._rows):
+            grown = np.zeros((min(max(size, 2 * len(self._rows)), room), dimensions), np.float32)
             grown[: len(self._names)] = self._rows[: len(self._names)]
             self._rows = grown
-        for name, data in fitting:
+        for name, data in fitting.items():
             place = self._places.setdefault(name, len(self._names))
             if place == len(self._names):
                 self._names.append(name)
@@ -82,7 +102,8 @@ class Vectors:
         """Returns the tools whose vectors are nearest, the nearest first, each with how near it is."""
         if not self._names or self._rows.shape[1] != len(query):
             return []
-        scores = self._rows[: len(self._names)] @ query
+        with one_thread():
+            scores = self._rows[: len(self._names)] @ query
         many = len(scores)
         best = np.argpartition(-scores, count)[:count] if count < many else np.arange(many)
         found = [(float(scores[place]), self._names[place]) for place in best]

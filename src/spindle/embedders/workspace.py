@@ -43,6 +43,17 @@ def open_embedder(wanted: SearchSettings) -> Embedder:
 def _open(wanted: SearchSettings) -> Embedder:
     if find_spec("numpy") is None:  # vectors are compared with it, whoever makes them
         raise ImportError(name="numpy")
-    from spindle.embedders.light import LightEmbedder
+    match wanted.embedder:
+        case "openai":
+            from spindle.embedders.endpoint import EndpointEmbedder
 
-    return LightEmbedder()
+            return EndpointEmbedder(wanted)
+        case "folder":
+            from spindle.embedders.folder import FolderEmbedder
+
+            assert wanted.folder is not None
+            return FolderEmbedder(wanted.folder)
+        case _:
+            from spindle.embedders.light import LightEmbedder
+
+            return LightEmbedder()

@@ -43,9 +43,13 @@ class VectorStore(Protocol):
         """Keeps vectors, in place of those that the tools had of this model."""
         ...
 
-    async def forget_vectors(self, model: str, day: int, keep: int) -> int:
-        """Notes that the model is used today, and deletes the vectors of tools that are gone and of models
-        that nobody has used for `keep` days. Returns how many there were."""
+    async def use_model(self, model: str, day: int) -> bool:
+        """Notes that the model is used on this day. True if nobody had."""
+        ...
+
+    async def forget_vectors(self, before: int) -> int:
+        """Deletes the vectors of tools that are gone, and of models that were last used before this day.
+        Returns how many there were."""
         ...
 
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from spindle.errors import ConfigurationError, suggest
+from spindle.ports.embedder import MAX_DIMENSIONS
 from spindle.settings.expand import expand_table, has_reference
 
 if TYPE_CHECKING:
     from spindle.settings import Settings
 
-EMBEDDERS = ("light",)
+EMBEDDERS = ("light", "openai", "folder")
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -28,6 +29,8 @@ class SearchSettings:
     base_url: str = "https://api.openai.com/v1"
     model: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    dimensions: int | None = None
+    """Numbers of a vector that the endpoint is asked for; None: as many as the model gives."""
     folder: Path | None = None
     timeout: float = 2.0
     """Seconds that a search waits for the model, before it answers by words alone."""
@@ -74,6 +77,9 @@ def _check(where: str, name: str, value: Any) -> None:
     if name == "timeout":
         if _seconds(value) is None:
             raise ConfigurationError(f"{where}: search.timeout must be a number of seconds, up to 60")
+    elif name == "dimensions":
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_DIMENSIONS:
+            raise ConfigurationError(f"{where}: search.dimensions must be a number up to {MAX_DIMENSIONS}")
     elif not isinstance(value, str) or not value:
         raise ConfigurationError(f"{where}: search.{name} must be text")
     elif name == "embedder" and value not in EMBEDDERS:

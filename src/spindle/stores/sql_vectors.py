@@ -42,9 +42,13 @@ class SqlVectors(SqlQueries):
             changes.append((_SAVE, values | {"digest": item.digest, "vector": item.vector}))
         await self._change_all(changes)
 
-    async def forget_vectors(self, model: str, day: int, keep: int) -> int:
-        await self._change(_USED, {"model": model, "day": day})
-        await self._change(_FORGET_MODELS, {"day": day - keep})
+    async def use_model(self, model: str, day: int) -> bool:
+        if await self._rows(_IS_USED, {"model": model, "day": day}):
+            return False
+        return await self._change(_USED, {"model": model, "day": day}) > 0
+
+    async def forget_vectors(self, before: int) -> int:
+        await self._change(_FORGET_MODELS, {"day": before})
         return await self._change(_FORGET)
 
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:
@@ -72,9 +76,10 @@ _SAVE = """
     ON CONFLICT (model, name) DO UPDATE SET fingerprint = excluded.fingerprint, digest = excluded.digest,
         vector = excluded.vector, version = excluded.version
 """
+_IS_USED = "SELECT day FROM {schema}.vector_models WHERE model = :model AND day >= :day"
 _USED = """
     INSERT INTO {schema}.vector_models (model, day) VALUES (:model, :day)
-    ON CONFLICT (model) DO UPDATE SET day = excluded.day
+    ON CONFLICT (model) DO UPDATE SET day = excluded.day WHERE vector_models.day < excluded.day
 """
 _FORGET_MODELS = "DELETE FROM {schema}.vector_models WHERE day < :day"
 _FORGET = """

@@ -405,7 +405,7 @@ KNOWN: dict[str, str] = {
         console.live.LiveUpdates._known console.live.Watcher._marks
     """,
     "one entry for each call of a tape that is played, and MAX_MISSED others": """
-        calls.tape.Tape._used calls.tape.Tape.missed calls.taping.Taping.missed
+        calls.tape.Tape._used calls.tape.Tape._changed calls.tape.Tape.missed calls.taping.Taping.missed
     """,
     "one entry for each file of the console": "console.rendering._digests",
     "one entry for each stored tool": "catalog.vectors.Vectors._names catalog.vectors.Vectors._places",

@@ -193,7 +193,7 @@ def _bert(folder: Path) -> Work | None:
 
 
 def _pooling(parts: Sequence[tuple[str, Path]]) -> str | None:
-    """How the vectors of a text become one: `mean` or `cls`; None for a way that is not known here."""
+    """Returns `mean` or `cls`, by which the vectors of a text become one; None for another way."""
     rest = [(kind, path) for kind, path in parts[1:] if kind != "Normalize"]
     if not rest:
         return "mean"

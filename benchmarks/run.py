@@ -26,6 +26,7 @@ from flows import flows
 from openapi import openapi
 from parts import parts
 from scaling import scaling
+from search import search
 from serving import serving
 from table import Row, table
 from tables import tables
@@ -190,33 +191,6 @@ def catalog(quick: bool) -> list[Row]:
             "ms",
             goal=10,
         ),
-    ]
-
-
-# --- what a search finds
-
-
-def search(quick: bool) -> list[Row]:
-    """In the catalog of the tests, and so with what `make node` installs."""
-    repository = HERE.parent
-    environment = ENVIRONMENT | {"PYTHONPATH": str(repository / "tests")}
-    paths = [repository / ".node" / "bin", repository / ".venv" / "bin"]
-    environment["PATH"] = os.pathsep.join([*map(str, paths), os.environ.get("PATH", "")])
-    command = [str(repository / ".venv/bin/python"), str(repository / "tests/stores/real_catalog.py")]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise SystemExit("the environment of the tests is not there: run `make node`") from None
-    if done.returncode:
-        raise SystemExit(f"the search could not be measured; is `make node` done?\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout)
-    what = f"of {found['questions']} questions to {found['tools']:,} tools"
-    return [
-        Row("search", f"{what}, right tool not first", found["questions"] - found["first"], ""),
-        Row(
-            "search", f"{what}, not in the first five", found["questions"] - found["first five"], "", goal=10
-        ),
-        Row("search", f"{what}, mean reciprocal rank in %", 100 * found["mean reciprocal rank"], "%"),
     ]
 
 

@@ -9,24 +9,27 @@ from spindle.domain.tool import ToolSummary
 
 DEPTH = 100
 """So many tools of each list are looked at, or as many as are asked for."""
-# A tool in place n of a list, from 0 on, has 1 / (_SMOOTH + n) of it, and meaning counts _MEANING times as
-# much as words. Both were chosen among 20 pairs by the half of the questions of BFCL that
-# `make bench ARGS=search` calls tuned (.873 in the first five; words alone .827), with the light model.
-_SMOOTH = 8
-_MEANING = 1.0
+# A tool in place n of a list, from 0 on, has 1 / (SMOOTH + n) of it, and meaning counts MEANING times as much
+# as words. `python benchmarks/search.py learn` chose both, among 42 pairs, by half of the questions of BFCL.
+SMOOTH = 8
+MEANING = 1.0
 
 
 def fused(
-    query: str, by_words: Sequence[ToolSummary], by_meaning: Sequence[ToolSummary]
+    query: str,
+    by_words: Sequence[ToolSummary],
+    by_meaning: Sequence[ToolSummary],
+    smooth: float = SMOOTH,
+    weight: float = MEANING,
 ) -> list[ToolSummary]:
     """Returns all tools of both lists, those that are near the top of both first. A tool whose own name is
     exactly the query stays the first."""
     scores: dict[str, float] = {}
     known: dict[str, ToolSummary] = {}
-    for weight, found in ((1.0, by_words), (_MEANING, by_meaning)):
+    for counts, found in ((1.0, by_words), (weight, by_meaning)):
         for place, tool in enumerate(found):
             known.setdefault(tool.name, tool)
-            scores[tool.name] = scores.get(tool.name, 0.0) + weight / (_SMOOTH + place)
+            scores[tool.name] = scores.get(tool.name, 0.0) + counts / (smooth + place)
     ranked = sorted(known, key=lambda name: -scores[name])
     if by_words and _is_called(by_words[0], query):
         first = by_words[0].name

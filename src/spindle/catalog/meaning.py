@@ -195,14 +195,18 @@ class _Shelf:
         self, model: str, vector: Floats, count: int, catalog: int
     ) -> list[tuple[float, ToolSummary]]:
         """The tools nearest to a vector, each with how near it is. `catalog` is the version of the tools."""
-        vectors = await self._current(model, len(vector), catalog)
+        vectors: Vectors | None = None
         reach = count
         while True:
-            found = await in_short_turn(vectors.nearest, vector, reach)
+            found = await self._store.nearest(model, vector.tolist(), reach) if vectors is None else None
+            if found is None:
+                if vectors is None:
+                    vectors = await self._current(model, len(vector), catalog)
+                found = await in_short_turn(vectors.nearest, vector, reach)
             known = {tool.name: tool for tool in await self._store.summaries([name for _, name in found])}
             gone = [name for _, name in found if name not in known]
             there = [(score, known[name]) for score, name in found if name in known]
-            if gone:
+            if gone and vectors is not None:
                 # They must not take the places of others. When tools change, they may be back.
                 await in_short_turn(vectors.drop, gone)
                 self._has_dropped = True
@@ -252,6 +256,7 @@ class _Shelf:
                     await store.release(lease, owner)
         if missing or is_new_day:
             await store.forget_vectors(today - KEPT_DAYS)
+        await store.index_vectors(model)
 
     async def _fill(
         self, embedder: Embedder, tell: OnProgress, hold: Callable[[], Awaitable[object]]

@@ -52,6 +52,17 @@ class VectorStore(Protocol):
         Returns how many there were."""
         ...
 
+    async def index_vectors(self, model: str) -> None:
+        """Brings the index of these vectors up to date, where the store can have one for so many."""
+        ...
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], count: int
+    ) -> list[tuple[float, str]] | None:
+        """Returns the tools with the nearest vectors by the index, the nearest first, each with how near it
+        is. None where there is no index that holds them all."""
+        ...
+
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:
         """Returns the accepted tools of these full names, in any order."""
         ...

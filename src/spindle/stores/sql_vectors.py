@@ -51,6 +51,14 @@ class SqlVectors(SqlQueries):
         await self._change(_FORGET_MODELS, {"day": before})
         return await self._change(_FORGET)
 
+    async def index_vectors(self, model: str) -> None:
+        return None
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], count: int
+    ) -> list[tuple[float, str]] | None:
+        return None
+
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:
         rows = await self._rows(_SUMMARIES + f"({self._each})", {"texts": json.dumps(list(names))})
         return [summary_from_row(row) for row in rows]

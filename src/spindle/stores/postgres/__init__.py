@@ -13,7 +13,7 @@ from spindle.stores.postgres.schedules import PostgresSchedules
 from spindle.stores.postgres.secrets import PostgresSecrets
 from spindle.stores.postgres.serving import PostgresServing
 from spindle.stores.postgres.tools import PostgresTools
-from spindle.stores.sql_vectors import SqlVectors
+from spindle.stores.postgres.vectors import PostgresVectors
 
 
 class PostgresStore(
@@ -24,11 +24,9 @@ class PostgresStore(
     PostgresSecrets,
     PostgresServing,
     PostgresRetention,
-    SqlVectors,
+    PostgresVectors,
 ):
     """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
-
-    _each = "SELECT jsonb_array_elements_text(CAST(:texts AS jsonb))"
 
     def __init__(self, address: str) -> None:
         super().__init__(Database(parse(address)))

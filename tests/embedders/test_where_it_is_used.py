@@ -36,7 +36,7 @@ def weather_forecast(city: str = "Bern") -> str:
     """Rain and temperature of the coming days."""
     return "dry"
 ''' + "".join(
-    f'\n\n@tool\ndef {thing}_{number}() -> str:\n    """Archive the {thing} of shelf {number}."""\n    return ""\n'
+    f'\n\n@tool\ndef {thing}_{number}() -> str:\n    """Archive {thing} number {number}."""\n    return ""\n'
     for thing in OTHERS
     for number in range(12)
 )

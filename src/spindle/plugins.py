@@ -1,4 +1,5 @@
-"""The classes that serve each kind of source: built-in ones from a table, others from entry points."""
+"""The classes that serve each kind of source, built-in ones from a table, others from entry points; and the
+checkers of new tools that packages bring."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 from spindle.errors import ConfigurationError
 from spindle.ports.source import Source
+from spindle.ports.tool_checker import ToolChecker
 
 # A table, not entry points of our own: scanning the installed packages takes longer than all else
 # that `spindle tools` does.
@@ -26,6 +28,7 @@ BUILT_IN: Mapping[str, str] = {
     "websocket": "spindle.sources.websocket:WebSocketSource",
 }
 GROUP = "spindle.sources"
+CHECKERS = "spindle.checkers"
 
 
 @cache
@@ -67,3 +70,26 @@ def config_models(wanted: set[str]) -> dict[str, Any]:
     if None in classes.values():
         classes |= {kind: source_class(kind) for kind in kinds()}
     return {kind: cls.config_model() for kind, cls in classes.items() if cls is not None}
+
+
+@cache
+def checkers() -> Mapping[str, ToolChecker]:
+    """The checkers of tools that installed packages bring, by name. All of them are used."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, ToolChecker] = {}
+    for entry in entry_points(group=CHECKERS):
+        try:
+            check = entry.load()
+        except Exception as error:
+            raise ConfigurationError(
+                f"the checker {entry.name!r} ({entry.value}) cannot be loaded: {error!r}",
+                hint="repair or uninstall the package that provides it",
+            ) from error
+        if not callable(check):
+            raise ConfigurationError(
+                f"the checker {entry.name!r} ({entry.value}) cannot be called",
+                hint="it must be a function as spindle.ports.tool_checker describes it",
+            )
+        found[entry.name] = cast("ToolChecker", check)
+    return found

@@ -17,12 +17,13 @@ from spindle.catalog.marks import OPENLY, SourceMarks
 from spindle.catalog.naming import Sees, not_found, sees_all
 from spindle.catalog.own_tools import OwnTools
 from spindle.catalog.pace import Refreshes
-from spindle.catalog.screening import take
+from spindle.catalog.screening import MAX_FINDINGS, take
 from spindle.catalog.storing import instructions_after, store_tools
 from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
+from spindle.plugins import checkers
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
 from spindle.threads import in_turn
 
@@ -319,23 +320,22 @@ class Catalog:
         # What a consent has shown is not given up for what is shown without one.
         known = self._marks.is_listed(name, signature) and not self._marks.is_open(name, signature)
         listed = await self._discovery.of(name, principal, self.sources, openly=not known)
-        # In a thread: a list may be as large as the settings allow, and others use the event loop.
-        taken = await in_turn(take, name, config, listed.specs)
+        others = await self._own.names_besides(name)
+        taken = await in_turn(take, name, config, listed.specs, listed.instructions, others, checkers())
         self.sources.table(name)  # it may have been removed meanwhile
         mark = signature + OPENLY if listed.openly else signature
         now = SourceState(
             name, config.kind, mark, time.time(),
-            left_out=tuple(taken.left_out), loosened=tuple(taken.loosened),
-            instructions=await instructions_after(self._store, name, listed.instructions, accept),
-            server=listed.server,
+            left_out=tuple(taken.left_out), loosened=tuple(taken.loosened), server=listed.server,
+            instructions=await instructions_after(self._store, name, listed.instructions, taken, accept),
+            findings=tuple(taken.findings[:MAX_FINDINGS]),
         )  # fmt: skip
-        report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
+        report = await store_tools(self._store, now, config, taken, accept, self.sources, self._note)
         self.stored_version.changed()
-        if self.meaning is not None and report.differs:
-            self.meaning.wake()
-        report.left_out, report.loosened = taken.left_out, taken.loosened
         self._marks.listed(name, mark)
         if report.differs:
+            if self.meaning is not None:
+                self.meaning.wake()
             self.tell(report)
         return report
 

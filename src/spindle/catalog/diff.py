@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spindle.domain.finding import ToolFinding
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.records import fields_of
 from spindle.domain.tool import LeftOut, Loosened, Tool
@@ -37,6 +38,8 @@ class SyncReport:
     held: list[ToolChange] = field(default_factory=list[ToolChange])
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     loosened: list[Loosened] = field(default_factory=list[Loosened])
+    findings: list[ToolFinding] = field(default_factory=list[ToolFinding])
+    """The texts of its tools that should not be believed, also of those that were accepted."""
     error: JsonObject | None = None
     seconds: float = 0.0
 
@@ -50,7 +53,21 @@ class SyncReport:
         if self.error:
             return [str(self.error["message"])]
         left_out = [f"the tool {item.name} is left out: {item.reason}" for item in self.left_out]
-        return left_out + [f"{item.name} is loosened: {item.reason}" for item in self.loosened]
+        loosened = [f"{item.name} is loosened: {item.reason}" for item in self.loosened]
+        return left_out + loosened + [self.sentence(item) for item in self.new_findings]
+
+    @property
+    def new_findings(self) -> list[ToolFinding]:
+        """The findings about what is new, has changed, or waits to be accepted."""
+        known = {*self.added, *(item.name for item in (*self.changed, *self.held))}
+        return [
+            item for item in self.findings if item.name in known or item.name.startswith(f"{self.source} (")
+        ]
+
+    def sentence(self, item: ToolFinding) -> str:
+        """Returns a finding as a sentence that says what becomes of the tool."""
+        is_held = item.is_serious and any(change.name == item.name for change in self.held)
+        return f"{item.name} is held: {item.sentence}" if is_held else f"{item.name}: {item.sentence}"
 
     def to_dict(self) -> JsonObject:
         """Returns the report as JSON."""
@@ -59,6 +76,7 @@ class SyncReport:
             "held": [change.to_dict() for change in self.held],
             "left_out": [item.to_dict() for item in self.left_out],
             "loosened": [item.to_dict() for item in self.loosened],
+            "findings": [item.to_dict() for item in self.findings],
             "seconds": round(self.seconds, 3),
         }
 
@@ -69,10 +87,12 @@ def merge(
     found: Sequence[Tool],
     pins: Pins | None = None,
     accept: Collection[str] | bool = (),
+    suspect: Collection[str] = (),
 ) -> tuple[list[StoredTool], SyncReport]:
     """Returns the tools to store, and a report. Of a source with pins, a definition that is new or
-    different is held back unless `accept` has its name (True: any). Where one is held already, only that one
-    is accepted: the one that a person has seen, not the source's latest."""
+    different is held back unless `accept` has its name (True: any), and so it is of any source if `suspect`
+    has it. Where one is held already, only that one is accepted: the one that a person has seen, not the
+    source's latest."""
     report = SyncReport(source)
     before = {stored.name: stored for stored in known}
     merged: list[StoredTool] = []
@@ -86,7 +106,8 @@ def merge(
             merged.append(StoredTool(tool.name, current=tool))
             continue
         change = ToolChange(tool.name, changed_fields(current, tool))
-        if not (pins is None or pin == tool.fingerprint or _accepted(tool, stored, accept)):
+        must_wait = pin != tool.fingerprint and (pins is not None or tool.name in suspect)
+        if must_wait and not _accepted(tool, stored, accept):
             report.held.append(change)
             merged.append(StoredTool(tool.name, current=current, held=tool))
             continue

@@ -97,8 +97,11 @@ async def _known_reason(store: OwnTools, name: str, reasons: Mapping[str, JsonOb
             error.remedy = Remedy("examine", failed.name)
         return error.about(tool=name)
     if await store.has_held(source, name):
+        found = failed.findings if failed is not None else ()
+        said = next((item.sentence for item in found if item.name == name and item.is_serious), None)
+        why = f": {said}" if said else " because its source is pinned"
         return NotFoundError(
-            f"the tool {name!r} is new, and waits to be accepted because its source is pinned",
+            f"the tool {name!r} is new, and waits to be accepted{why}",
             remedy=Remedy("accept", name, source),
             tool=name,
         )

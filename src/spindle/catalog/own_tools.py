@@ -43,6 +43,10 @@ class OwnTools:
         """Returns the full names of all accepted tools."""
         return [summary.name for summary in await self.tools(ToolFilter())]
 
+    async def names_besides(self, source: str) -> list[str]:
+        """Returns the full names of all accepted tools of other sources."""
+        return [summary.name for summary in await self.tools(ToolFilter()) if summary.source != source]
+
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         """Returns the tools that fit the filter, by name."""
         return self._own(await self._store.tools(where))

@@ -1,12 +1,13 @@
 """Takes of the tools of a source what can be used, each alone: one bad definition costs one tool, and a bad
-schema only what is bad in it."""
+schema only what is bad in it. The texts of all that is taken are looked through."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spindle.catalog.inspection import inspect, inspect_instructions
 from spindle.catalog.naming import legal, name_tools
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, canonical
 from spindle.domain.schema_cost import CIRCLE, SchemaCosts
@@ -19,15 +20,20 @@ from spindle.schemas.repair import Repairs, Usable, usable_input
 
 if TYPE_CHECKING:
     from spindle.domain.definitions import Definitions
+    from spindle.domain.finding import ToolFinding
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.tool_checker import ToolChecker
     from spindle.schemas.addresses import Definition
 
 MAX_NAME = 1024
 MAX_SHOWN_NAME = 100
 MAX_NAMED = 50
 """Tools that are left out or loosened by name. Of more, only their number is kept."""
+MAX_FINDINGS = 200
+"""Findings that are kept of a source."""
+NO_CHECKERS: Mapping[str, ToolChecker] = {}
 MAX_SAID = 3
 """Faults of one tool that are said in one sentence; `spindle show` has all."""
 
@@ -39,11 +45,21 @@ class Taken:
     tools: list[Tool]
     left_out: list[LeftOut]
     loosened: list[Loosened]
+    findings: list[ToolFinding]
+    """The texts that should not be believed."""
 
 
-def take(source: str, config: SourceConfig, specs: Sequence[ToolSpec]) -> Taken:
+def take(
+    source: str,
+    config: SourceConfig,
+    specs: Sequence[ToolSpec],
+    instructions: str | None = None,
+    others: Collection[str] = (),
+    checkers: Mapping[str, ToolChecker] = NO_CHECKERS,
+) -> Taken:
     """Returns the tools that can be used, under their names and with usable schemas, and the others with the
-    reason. Raises ServerError where there are more than the source's settings allow."""
+    reason. `others` are the names of tools of other sources. Raises ServerError where there are more than
+    the source's settings allow."""
     screening = _Screening(source, config)
     tools = name_tools(source, config, screening.kept(specs))
     found = [Loosened(tool.name, _said(tool.faults)) for tool in tools if tool.faults]
@@ -51,7 +67,9 @@ def take(source: str, config: SourceConfig, specs: Sequence[ToolSpec]) -> Taken:
     if len(found) > MAX_NAMED:
         more = Loosened(f"{len(found) - MAX_NAMED:,} more", "for reasons like these")
         found = [*found[:MAX_NAMED], more]
-    return Taken(tools, screening.left_out, found)
+    findings = inspect_instructions(source, config, instructions)
+    findings += inspect(config, tools, others, checkers)
+    return Taken(tools, screening.left_out, found, findings)
 
 
 class _Screening:

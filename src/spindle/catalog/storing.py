@@ -12,14 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spindle.catalog.diff import SyncReport, merge, same_tools
+from spindle.catalog.inspection import instructions_name
+from spindle.domain.finding import serious_names
 from spindle.errors import NameConflictError
 from spindle.ports.store import PinChange
 from spindle.threads import in_turn
 
 if TYPE_CHECKING:
+    from spindle.catalog.screening import Taken
     from spindle.catalog.sources import SourceSet
     from spindle.domain.source import SourceConfig
-    from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import Pins, SourceState, StoredTool, ToolStore
 
@@ -28,14 +30,14 @@ async def store_tools(
     store: ToolStore,
     state: SourceState,
     config: SourceConfig,
-    found: Sequence[Tool],
+    taken: Taken,
     accept: Collection[str] | bool,
     sources: SourceSet,
     note: Note,
 ) -> SyncReport:
     """Makes these the tools of a source, and returns what is different. `accept` names those whose new
     definitions a person trusts; True: all."""
-    name = state.name
+    name, suspect = state.name, serious_names(taken.findings)
     while True:
         known = await store.stored_tools(name)
         last = (await store.sources(name)).get(name)
@@ -43,7 +45,7 @@ async def store_tools(
         is_new = last is None or last.synced_at is None
         pins = pins_in_force(before, known, pinned=config.pinned, is_new=is_new)
         # In a thread: a list may be as large as the settings allow, and others use the event loop.
-        merging = partial(merge, name, known, found, pins, accept)
+        merging = partial(merge, name, known, taken.tools, pins, accept, suspect)
         merged, report = await in_turn(merging)
         after = pins_after(pins, merged, pinned=config.pinned, accept=accept)
         is_same = last is not None and last.signature == state.signature and before == after
@@ -57,6 +59,7 @@ async def store_tools(
         except NameConflictError as error:
             await _name_stranger(error, store, merged, sources)
             raise
+    report.left_out, report.loosened, report.findings = taken.left_out, taken.loosened, taken.findings
     if before is not None and report.held and not config.pinned:
         note(
             f"{name} is pinned in this store, though not in these settings;"
@@ -100,10 +103,13 @@ def pins_after(
 
 
 async def instructions_after(
-    store: ToolStore, name: str, said: str | None, accept: Collection[str] | bool
+    store: ToolStore, name: str, said: str | None, taken: Taken, accept: Collection[str] | bool
 ) -> str | None:
-    """Returns what is passed on of a source's instructions: of a pinned source, what a person accepted."""
+    """Returns what is passed on of a source's instructions: of a pinned source, and of one whose instructions
+    should not be believed, what a person accepted."""
     before = (await store.sources(name)).get(name)
+    if instructions_name(name) in serious_names(taken.findings) and accept is not True:
+        return before.instructions if before is not None else None
     if before is None or before.synced_at is None or accept is True:
         return said
     return before.instructions if await store.pins(name) is not None else said

@@ -16,6 +16,7 @@ from spindle import opening
 from spindle import settings as settings_module
 from spindle.auth.credentials import with_token
 from spindle.cli.output import plural
+from spindle.domain.finding import serious_names
 from spindle.domain.identity import LOCAL
 from spindle.errors import CallTimeoutError, ConfigurationError, SpindleError, StoreError, UntrustedError
 from spindle.owner_only import open_to_others
@@ -60,7 +61,7 @@ async def examine(
     settings = _examine_settings(load, tell)
     if settings is None:
         return
-    failed = await _examine_state(settings, names, tell)
+    failed, accepted = await _examine_state(settings, names, tell)
     store = await SqliteStore(":memory:").open()
 
     def note(sentence: str) -> None:
@@ -87,7 +88,9 @@ async def examine(
             ready = [name for name in ready if await _examine_login(app, logins, name, tell)]
             status(f"trying {', '.join(ready)} …")
             limit = asyncio.Semaphore(AT_ONCE)
-            await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
+            await asyncio.gather(
+                *(_examine_source(app, name, accepted.get(name, ()), limit, tell) for name in ready)
+            )
             _examine_past(app, {name: why for name, why in failed.items() if name in ready}, tell)
             if not names or "flows" in names:
                 await _examine_flows(app, tell)
@@ -122,21 +125,29 @@ def _examine_settings(load: Callable[[], Settings], tell: Tell) -> Settings | No
     return settings
 
 
-async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -> dict[str, str]:
-    """Returns, by source, why its last sync failed."""
+async def _examine_state(
+    settings: Settings, names: Sequence[str], tell: Tell
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Returns, by source, why its last sync failed; and tools that a person accepted in spite of what they
+    say."""
     loose = open_to_others(settings.state_folder)
     try:
         async with opening.open(settings=settings, note=lambda _sentence: None) as app:
             states = await app.catalog.states()
+            accepted: dict[str, list[str]] = {}
+            for name, state in states.items():
+                suspect = serious_names(state.findings)
+                stored = await app.store.stored_tools(name) if suspect else []
+                accepted[name] = [item.name for item in stored if item.name in suspect and not item.held]
     except StoreError as error:
         place = shown(settings.store_address(os.environ))
         # For a database, the message itself names it.
         message = error.message if "://" in place else f"{error.message} ({place})"
         tell(DoctorFinding("problem", "state", message, error.hint_for("shell")))
-        return {}
+        return {}, {}
     except SpindleError as error:
         tell(DoctorFinding("problem", "settings", error.message, error.hint_for("shell")))
-        return {}
+        return {}, {}
     tell(DoctorFinding("ok", "state", shown(settings.store_address(os.environ))))
     still = open_to_others(settings.state_folder)
     for path in loose:
@@ -155,7 +166,7 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
                     f"look at them with `spindle sync {name}`, then add --accept TOOL or --accept-all",
                 )
             )
-    return {name: state.error for name, state in states.items() if state.error}
+    return {name: state.error for name, state in states.items() if state.error}, accepted
 
 
 def _examine_configuration(app: Spindle, tell: Tell) -> bool:
@@ -308,11 +319,13 @@ def _examine_past(app: Spindle, failed: Mapping[str, str], tell: Tell) -> None:
             tell(DoctorFinding("problem", name, f"its last sync failed: {why}", f"run `spindle sync {name}`"))
 
 
-async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tell: Tell) -> None:
+async def _examine_source(
+    app: Spindle, name: str, accepted: Sequence[str], limit: asyncio.Semaphore, tell: Tell
+) -> None:
     """Syncs a source into the store in memory, and tries what calls of its tools would need."""
     _looking_at.set(name)
     async with limit:
-        report = (await app.sync(name))[0]
+        report = (await app.sync(name, accept=accepted))[0]
         problem = None if report.error else await _probe(app, name)
     if report.error:
         told = reworded(report.error, "shell")
@@ -328,9 +341,14 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
     for item in report.loosened:
         said = f"{item.name} is loosened, and can be called: {item.reason}"
         tell(DoctorFinding("note", name, said, f"tell the author of {name}"))
+    for item in report.findings:
+        level = "problem" if item.is_serious and item.name not in accepted else "note"
+        fix = f"read it, then `spindle sync {name} --accept {item.name}`, or leave it out with `exclude`"
+        tell(DoctorFinding(level, name, f"{item.name}: {item.sentence}", fix if level == "problem" else None))
     for stored in await app.store.stored_tools(name):
-        assert stored.current is not None
-        schemas = {"input": stored.current.input_schema, "output": stored.current.output_schema}
+        tool = stored.current or stored.held
+        assert tool is not None
+        schemas = {"input": tool.input_schema, "output": tool.output_schema}
         for side, schema in schemas.items():
             problem = schema_problem(schema) if schema is not None else None
             if problem:

@@ -59,6 +59,7 @@ def _as_dict(app: Spindle, state: SourceState, stale: bool) -> dict[str, Any]:
         "error": state.error,
         "left_out": [item.to_dict() for item in state.left_out],
         "loosened": [item.to_dict() for item in state.loosened],
+        "findings": [item.to_dict() for item in state.findings],
         "file": origins.get(state.name),
     }
 
@@ -99,6 +100,7 @@ def _listed(settings: Settings, tables: Mapping[str, Mapping[str, Any]], state: 
             "error": None,
             "left_out": [],
             "loosened": [],
+            "findings": [],
             "file": settings.origins.get(name),
         }
         for name, table in tables.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spindle.cli.output import plural
+from spindle.domain.finding import serious_names
 
 if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
@@ -56,7 +57,9 @@ def print_report(cli: CliContext, report: SyncReport) -> None:
     for line in report.complaints():
         output.note(f"{report.source}: {line}")
     if report.held:
-        output.note(
-            f"{report.source} is pinned: accept with `spindle sync {report.source} --accept TOOL`"
-            " or --accept-all"
-        )
+        suspect = serious_names(report.findings)
+        accept = f"accept with `spindle sync {report.source} --accept TOOL`"
+        if all(change.name in suspect for change in report.held):
+            output.note(f"what is held is used by nobody until you trust it: {accept}")
+        else:
+            output.note(f"{report.source} is pinned: {accept} or --accept-all")

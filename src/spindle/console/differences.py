@@ -39,9 +39,11 @@ class HeldChange:
     fields: Sequence[str]
     """The paths in the definition that differ."""
     pairs: Sequence[Pair]
+    why: Sequence[str] = ()
+    """The findings in its texts, where these hold it back."""
 
 
-def held_change(name: str, current: Tool | None, held: Tool) -> HeldChange:
+def held_change(name: str, current: Tool | None, held: Tool, why: Sequence[str] = ()) -> HeldChange:
     """Returns the difference of a held definition from the one in use."""
     old = _lines(current.spec.whole_definition()) if current is not None else []
     return HeldChange(
@@ -49,6 +51,7 @@ def held_change(name: str, current: Tool | None, held: Tool) -> HeldChange:
         current is None,
         changed_fields(current, held),
         side_by_side(old, _lines(held.spec.whole_definition())),
+        why,
     )
 
 

@@ -29,7 +29,7 @@ SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 DESTRUCTIVE = "destructive"
 """Among the patterns of `approve`: every tool that is not known to destroy nothing."""
 
-_OWN_CODE = frozenset({"agents", "python", "mods", "flows", "events"})
+OWN_CODE = frozenset({"agents", "python", "mods", "flows", "events"})
 """Kinds whose tools the workspace describes itself: one that says nothing of destroying does not destroy."""
 _DESCRIBES_ITSELF = frozenset({"mcp"})
 """Kinds whose hints are words of a server about itself. Elsewhere they follow from the protocol, such as the
@@ -47,7 +47,7 @@ def may_destroy(hints: Hints, kind: str, *, trusted: bool) -> bool:
         return False
     if hints.destructive or (trusted and hints.destructive is False):
         return hints.destructive
-    return kind not in _OWN_CODE
+    return kind not in OWN_CODE
 
 
 USUAL_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
@@ -295,6 +295,11 @@ class SourceConfig(Section):
         description="whether its results are words of others, such as mails; or tools of which they are",
     )
     harmless: tuple[str, ...] = Field(default=(), description="tools that send, write and spend nothing")
+    screen: Literal["hold", "note", "off"] = Field(
+        default="hold",
+        description="what becomes of a new or changed tool whose texts give a model orders or hide something:"
+        " it is held until accepted, or that is only noted",
+    )
     in_doubt: dict[str, InDoubt] = Field(
         default_factory=dict[str, InDoubt],
         description='what becomes of a step that was begun before a fault and may have been done: "ask",'

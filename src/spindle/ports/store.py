@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, cast
 
 from spindle.domain.call import CallRecord, Result
+from spindle.domain.finding import ToolFinding
 from spindle.domain.identity import Secret, SecretKind
 from spindle.domain.tool import Effect, LeftOut, Loosened, Tool, ToolSummary
 from spindle.errors import StoreError
@@ -56,6 +57,7 @@ class SourceState:
     loosened: tuple[Loosened, ...] = ()
     """The tools of whose schemas something was dropped."""
     instructions: str | None = None  # how its tools are meant to be used, in its own words
+    findings: tuple[ToolFinding, ...] = ()  # texts of its tools that should not be believed
     server: str | None = None  # the name and version of the program behind it
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from spindle.domain.finding import ToolFinding
 from spindle.domain.json_schema import from_json, is_array, to_json
 from spindle.domain.tool import LeftOut, Loosened
 from spindle.ports.store import Pins, SourceState
@@ -80,6 +81,7 @@ def source_row(state: SourceState) -> dict[str, Any]:
     findings = {
         "left_out": [item.to_dict() for item in state.left_out],
         "loosened": [item.to_dict() for item in state.loosened],
+        **({"findings": [item.to_dict() for item in state.findings]} if state.findings else {}),
         **({"instructions": state.instructions} if state.instructions else {}),
         **({"server": state.server} if state.server else {}),
     }
@@ -97,6 +99,7 @@ def findings_from(text: str | None) -> dict[str, Any]:
     return {
         "left_out": tuple(LeftOut(**item) for item in found.get("left_out", ())),
         "loosened": tuple(Loosened(**item) for item in found.get("loosened", ())),
+        "findings": tuple(ToolFinding(**item) for item in found.get("findings", ())),
         "instructions": found.get("instructions"),
         "server": found.get("server"),
     }

@@ -15,6 +15,7 @@ from spindle.errors import NotFoundError
 from spindle.presets import presets
 
 if TYPE_CHECKING:
+    from spindle.domain.finding import ToolFinding
     from spindle.ports.store import SourceState
     from spindle.presets import Preset
 
@@ -50,6 +51,8 @@ class SourceView:
     calls: CallsGlance
     held: Sequence[HeldChange]
     held_more: int
+    findings: Sequence[ToolFinding]
+    """Texts of its tools in use that should not be believed."""
     logs: Sequence[str]
     wants_consent: bool
     lacks_consent: bool
@@ -68,6 +71,7 @@ async def source(look: Look) -> SourceView:
     state = (await catalog.states())[name]
     stored = await app.store.stored_tools(name) if admin and state.held_count else []
     held = [item for item in stored if item.held is not None]
+    waiting = {item.name for item in held}
     timings = await app.store.call_timings(
         limit=NEWEST, since=look.now - HOUR, principal=look.whose, source=name
     )
@@ -79,8 +83,18 @@ async def source(look: Look) -> SourceView:
         _reached(catalog.sources.table(name)) if admin else "",
         len(sessions),
         glance(timings, look.now),
-        [held_change(item.name, item.current, item.held) for item in held[:SHOWN_CHANGES] if item.held],
+        [
+            held_change(
+                item.name,
+                item.current,
+                item.held,
+                [one.sentence for one in state.findings if one.name == item.name],
+            )
+            for item in held[:SHOWN_CHANGES]
+            if item.held
+        ],
         max(len(held) - SHOWN_CHANGES, 0),
+        [one for one in state.findings if one.name not in waiting][:SHOWN_CHANGES] if admin else [],
         [session.log() for session in sessions if session.log is not None and session.log()] if admin else [],
         wants,
         wants and await catalog.consents.lacks(name, look.principal),

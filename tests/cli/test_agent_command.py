@@ -218,3 +218,44 @@ def test_a_task_is_submitted_and_a_worker_works_on_it(work: Any, spindle: Any, s
     (found,) = json.loads(spindle("runs", "--json").out)
     assert (found["id"], found["kind"], found["status"]) == (run, "agent", "done")
     assert len(server.requests) == 1
+
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d494441"
+    "54789c6360000000020001e221bc330000000049454e44ae426082"
+)
+
+
+def test_a_thread_goes_on_in_the_next_command(work: Any, spindle: Any, server: ModelServer) -> None:
+    server.feed("Hello Ann.", "You are Ann.", "I do not know.")
+    assert spindle("agent", "I am Ann.", *MODEL, "--thread", "desk").out == "Hello Ann.\n"
+    assert spindle("agent", "Who am I?", *MODEL, "--thread", "desk").out == "You are Ann.\n"
+    assert spindle("agent", "Who am I?", *MODEL, "--thread", "other").code == 0
+    first, second, other = (json.dumps(request.messages) for request in server.requests)
+    assert "Who am I?" not in first
+    assert "I am Ann." in second
+    assert "Hello Ann." in second
+    assert "I am Ann." not in other
+
+
+def test_files_are_given_with_the_task(work: Any, spindle: Any, server: ModelServer) -> None:
+    (work.root / "dot.png").write_bytes(PIXEL)
+    (work.root / "list.csv").write_text("name\nann\n")
+    server.feed("A dot and a name.")
+    done = spindle("agent", "Look.", *MODEL, "--file", "dot.png", "-f", "list.csv")
+    assert (done.code, done.out) == (0, "A dot and a name.\n")
+    sent = json.dumps(server.requests[0].messages)
+    assert "data:image/png;base64,iVBOR" in sent
+    assert "name\\nann" in sent
+
+
+def test_a_file_that_is_not_there_and_files_of_a_continued_run_are_mistakes(
+    work: Any, spindle: Any, server: ModelServer
+) -> None:
+    done = spindle("agent", "Look.", *MODEL, "--file", "none.png")
+    assert done.code != 0
+    assert "none.png" in done.err
+    done = spindle("agent", "Look.", *MODEL, "--continue", "x", "--thread", "desk")
+    assert done.code == 2
+    assert "give neither --thread nor --file" in done.err
+    assert server.requests == []

@@ -24,6 +24,7 @@ PUBLISH_READY  := .venv-publish/.ready
 PROXY_READY    := .venv-bench/proxy/.ready
 PFLOW_READY    := .venv-bench/pflow/.ready
 PREFECT_READY  := .venv-bench/prefect/.ready
+INJECTION_READY := .venv-bench/injection/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -122,7 +123,7 @@ format: check-ready ## format the code and apply the safe fixes
 	@.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) $(INJECTION_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: dist
@@ -225,6 +226,12 @@ $(PREFECT_READY): requirements/bench-prefect.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/prefect)
 	@$(call say,installing the measured workflow engine into .venv-bench/prefect)
 	@$(INSTALL) .venv-bench/prefect --no-deps -r requirements/bench-prefect.txt
+	@touch $@
+
+$(INJECTION_READY): requirements/bench-injection.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/injection)
+	@$(call say,installing the corpus of injections into .venv-bench/injection)
+	@$(INSTALL) .venv-bench/injection --no-deps -r requirements/bench-injection.txt
 	@touch $@
 
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)

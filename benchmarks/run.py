@@ -23,6 +23,7 @@ from console import console
 from doubt import doubt
 from engine import engine
 from flows import flows
+from injection import injection
 from openapi import openapi
 from parts import parts
 from scaling import scaling
@@ -50,7 +51,7 @@ PARTS = (
     "engine",
     "console",
 )
-ON_REQUEST = ("openapi", "search", "parts")
+ON_REQUEST = ("openapi", "search", "parts", "injection")
 """Parts that need much to be downloaded, by themselves or by `make node`, or compare nothing: only when
 named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
@@ -210,6 +211,7 @@ def main() -> int:
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
         "upstream": through_http, "scaling": scaling, "parts": parts, "engine": engine, "console": console,
+        "injection": injection,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

@@ -16,7 +16,17 @@ from spindle.console.glances import COLUMNS, glance
 from spindle.console.icons import NAMES, icon
 from spindle.console.live import CROWD, Watcher
 from spindle.console.paging import page_of
-from spindle.console.rendering import LONGEST, Pages, cut, environment, seconds, text, when, with_query
+from spindle.console.rendering import (
+    LONGEST,
+    Pages,
+    broken_name,
+    cut,
+    environment,
+    seconds,
+    text,
+    when,
+    with_query,
+)
 from spindle.console.shared_parts import SharedParts
 from spindle.console.static_files import files
 from spindle.errors import SpindleError
@@ -45,6 +55,14 @@ def test_a_text_of_ten_megabytes_does_not_reach_a_page() -> None:
     assert len(shown) < LONGEST + 100
     assert shown.endswith("(10,000,000 characters)")
     assert cut("a\n b " * 1000, 10) == "a b a b a…"
+
+
+def test_a_name_breaks_at_its_joints_and_stays_text() -> None:
+    assert broken_name("crm.list_all") == "crm.<wbr>list_<wbr>all"
+    hostile = broken_name(f"a.{HOSTILE}")
+    assert "<script" not in hostile
+    assert "\u202e" not in hostile
+    assert broken_name("x.") == "x."
 
 
 def test_what_is_missing_in_a_template_is_an_error() -> None:
@@ -100,15 +118,16 @@ def test_calls_fall_into_columns_by_time() -> None:
     timings = [
         CallTiming(now - 3599, 1.0, "ok"),
         CallTiming(now - 30, 0.1, "timeout"),
+        CallTiming(now - 32, 0.2, "paused"),
         CallTiming(now - 31, 0.3, "cached"),
         CallTiming(now + 5, 0.2, "ok"),  # a clock that is ahead
     ]
     found = glance(timings, now)
     assert len(found.counts) == COLUMNS
-    assert (found.counts[0], found.counts[-1], found.total, found.failed) == (1, 3, 4, 1)
+    assert (found.counts[0], found.counts[-1], found.total, found.failed) == (1, 4, 5, 1)
     assert found.medians[-1] == 0.2
     assert found.medians[1] is None
-    assert found.share_failed == 0.25
+    assert found.share_failed == 0.2
     nothing = glance([], now)
     assert (nothing.total, nothing.median, nothing.slow, nothing.share_failed) == (0, None, None, 0.0)
 

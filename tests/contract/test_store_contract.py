@@ -410,6 +410,7 @@ class TestCalls:
         await store.save_call(a_record("k2", tool="a.y", outcome="timeout"))
         await store.save_call(a_record("k3", tool="a.y", outcome="cached"))
         await store.save_call(a_record("k4", tool="a.y", outcome="tool"))
+        await store.save_call(a_record("k5", tool="a.z", outcome="paused"))  # waits, and has not failed
 
         async def keys(**filters: str) -> list[str]:
             return [record.key for record in await store.calls(limit=9, **filters)]

@@ -133,7 +133,7 @@ class Console:
             raise PermissionDeniedError("only an administrator sees this page")
         look = Look(
             self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params,
-            session.is_owner, self._examination,
+            session.is_owner, self._examination, str(request.base_url).rstrip("/"),
         )  # fmt: skip
         block = _block(request)
 

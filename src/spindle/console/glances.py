@@ -44,7 +44,7 @@ def glance(timings: Sequence[CallTiming], now: float, span: float = HOUR) -> Cal
         if not 0 <= at < COLUMNS:
             at = COLUMNS - 1 if at >= COLUMNS else 0  # clocks of several machines differ
         counts[at] += 1
-        failures[at] += timing.outcome not in ("ok", "cached")
+        failures[at] += timing.outcome not in ("ok", "cached", "paused")
         spans[at].append(timing.duration)
     every = sorted(timing.duration for timing in timings)
     return CallsGlance(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -89,6 +90,12 @@ def in_path_below(name: str) -> str:
     return quote(name, safe="/")
 
 
+def broken_name(value: str) -> Markup:
+    """Returns a name that may go on in the next line after a dot, a dash or an underscore."""
+    parts = re.split(r"(?<=[._/-])(?=.)", visible(value[:LONGEST]))
+    return Markup("<wbr>").join(parts)
+
+
 def whole_text(value: str) -> Markup:
     """Returns a text for a field in which it is edited: whole, and as it is."""
     return escape(value)
@@ -143,6 +150,7 @@ def environment() -> Environment:
         "seconds": seconds,
         "bytes": in_bytes,
         "when": when,
+        "joints": broken_name,
         "path": in_path,
         "path_below": in_path_below,
         "data_text": whole_text,

@@ -34,6 +34,8 @@ class Look:
     """True for the owner of the workspace, who came by a link from its shell."""
     examination: Examination | None = None
     """Examines the workspace for whoever asks, where that can be done."""
+    origin: str = ""
+    """The address at which the browser reached this server."""
 
     def sees(self, tool: str) -> bool:
         """True if this principal may see a tool."""

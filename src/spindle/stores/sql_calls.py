@@ -81,7 +81,7 @@ class SqlCalls(SqlQueries):
 _SELECT = select("calls", CALL)
 _CONDITIONS = {
     "tool": "tool = :tool",
-    "outcome": "(outcome = :outcome OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached')))",
+    "outcome": "(outcome = :outcome OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached', 'paused')))",
     "source": "source = :source",
     "principal": "principal = :principal",
     "since": "started_at >= :since",

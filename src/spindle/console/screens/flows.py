@@ -293,7 +293,7 @@ def _asking(look: Look) -> tuple[bool, str]:
         model = look.app.settings.agent().model
     except SpindleError as error:
         return False, f"The settings of [agent] are not right: {error.message}"
-    return model is not None, "No model is chosen: `model` in [agent] of spindle.toml names one."
+    return model is not None, "No model is chosen: set model under [agent] in spindle.toml."
 
 
 SCREENS: Final = (

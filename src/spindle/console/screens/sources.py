@@ -13,6 +13,7 @@ from spindle.console.source_lines import SourceLine, source_lines
 from spindle.domain.identity import LOCAL
 from spindle.errors import NotFoundError
 from spindle.presets import presets
+from spindle.settings.provenance import written_settings
 
 if TYPE_CHECKING:
     from spindle.domain.finding import ToolFinding
@@ -103,11 +104,16 @@ async def source(look: Look) -> SourceView:
 
 
 def _hint(look: Look, line: SourceLine) -> str:
-    """The way out of its error, if this process has met it."""
+    """The way out of its error: the error's own, if this process has met it."""
     if line.state == "lost":
         return "Its session broke off. The next call opens another one, and so does Read again."
-    name = line.name
-    return str(look.app.catalog.reasons.get(name, {}).get("hint") or "")
+    if hint := look.app.catalog.reasons.get(line.name, {}).get("hint"):
+        return str(hint)
+    written = (
+        item for item in written_settings(look.app.settings) if item.path[:2] == ("sources", line.name)
+    )
+    place = next((f" in {item.file.name}:{item.line}" for item in written if item.file is not None), "")
+    return f"Check that it runs, and that its settings{place} are right; then read it again."
 
 
 def _reached(table: Mapping[str, Any]) -> str:

@@ -127,7 +127,7 @@ async def tool(look: Look) -> ToolView:
     found = await look.app.catalog.find(look.named["name"], look.principal, look.sees)
     recent = await look.app.store.calls(limit=RECENT, tool=found.name, where=CallFilter(principal=look.whose))
     config = look.access.config
-    base = config.url or f"http://{config.host}:{config.port}"
+    base = config.url or look.origin or f"http://{config.host}:{config.port}"
     groups: list[str] = []
     if look.principal.admin:
         rules = await access_rules(look)
@@ -148,13 +148,19 @@ def _outline(items: Sequence[Parameter], depth: int = 0) -> list[Field]:
     found: list[Field] = []
     for item in items[:100]:
         default = as_word(item.schema["default"]) if "default" in item.schema else ""
-        found.append(Field(item.name, depth, item.label, item.required, item.description, default))
+        # Many schemas only say the name again.
+        said = "" if _is_name(item.description, item.name) else item.description
+        found.append(Field(item.name, depth, item.label, item.required, said, default))
         inner = item.schema
         if "array" in item.types and isinstance(inner.get("items"), dict):
             inner = inner["items"]
         if depth < 3 and "properties" in inner:
             found += _outline(parameters(inner), depth + 1)
     return found
+
+
+def _is_name(text: str, name: str) -> bool:
+    return text.replace(" ", "_").casefold() == name.casefold()
 
 
 def promises(hints: Hints) -> list[tuple[str, str]]:

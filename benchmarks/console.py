@@ -56,7 +56,8 @@ asyncio.run(main())
 SCREENS = (
     "", "/tools", "/tools?q=send+a+message", "/tools?hint=read-only", "/tools/{tool}", "/sources",
     "/sources/echo", "/calls", "/calls?outcome=failed&since=day", "/waiting", "/access", "/access/tokens",
-    "/access/matrix", "/tools?group=team-007", "/health", "/health/settings?defaults=1", "/find?q=echo",
+    "/access/matrix", "/access/quotas", "/runs", "/flows", "/tools?group=team-007", "/health",
+    "/health/settings?defaults=1", "/find?q=echo",
 )  # fmt: skip
 
 
@@ -248,9 +249,12 @@ def console(quick: bool) -> list[Row]:
             shown = Console(port, started)
             shown.enter(folder)
             rows: list[Row] = []
+            used: dict[str, float] = {}
             for path in SCREENS:
                 asked = path.replace("{tool}", quote(tool, safe=""))
+                before = sum(shown.server.cpu_times()[:2])
                 took = [shown.first_page(asked) for _ in range(rounds)]
+                used[path] = 1000 * (sum(shown.server.cpu_times()[:2]) - before) / rounds
                 rows.append(
                     Row("console", f"first page of /console{path}", statistics.median(took), "ms", goal=GOAL)
                 )
@@ -258,6 +262,10 @@ def console(quick: bool) -> list[Row]:
                     rows.append(
                         Row("console", f"  the first time of /console{path}", took[0], "ms", goal=GOAL)
                     )
+            # Of a machine that others use as well, this is what is left to compare.
+            dearest = max(used, key=used.__getitem__)
+            what = f"processor time of the dearest page, /console{dearest}"
+            rows.append(Row("console", what, used[dearest], "ms", goal=GOAL))
             rows += asyncio.run(_open_pages(shown, pages, 5 if quick else 15))
         finally:
             started.kill()

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
 PAGES = (
     "/access", "/access/group", "/access/group?name=analysts", "/access/tokens", "/access/matrix",
+    "/access/quotas",
     "/tools?group=support", "/health", "/health/settings?defaults=1",
 )  # fmt: skip
 SETTINGS = """
@@ -108,3 +109,31 @@ async def test_health_is_examined_and_settings_say_where_they_come_from(rest: Re
                 await page.goto(f"/console{path}")
                 assert await axe(page) == [], (path, scheme)
                 assert await fits(page), (path, scheme)
+
+
+async def test_a_quota_is_made_changed_and_removed(rest: RestWorkspace) -> None:
+    prepared(rest)
+    async with console_browser(rest) as console:
+        page = await console.page("/access/quotas")
+        await page.get_by_text("There are no quotas.").wait_for()
+        await page.get_by_label("Name", exact=True).fill("slow")
+        await page.get_by_label("Calls, such as").fill("often")
+        await page.get_by_role("button", name="Make the quota").click()
+        await page.get_by_text("is not a rate").wait_for()
+        await page.get_by_label("Calls, such as").fill("100/hour")
+        await page.get_by_label("Groups").fill("analysts support")
+        await page.get_by_role("button", name="Make the quota").click()
+        row = page.get_by_role("row", name="slow")
+        await row.get_by_text("100 calls an hour").wait_for()
+        await picture(page, "quotas")
+        await row.get_by_role("link", name="Edit slow").click()
+        assert await page.get_by_label("Groups").input_value() == "analysts support"
+        await page.get_by_label("Calls at once").fill("2")
+        await page.get_by_role("button", name="Save the quota").click()
+        await row.get_by_text("100 calls an hour, 2 at once").wait_for()
+        (made,) = rest.json("quota", "list", "--json")
+        assert (made["concurrency"], made["groups"]) == (2, ["analysts", "support"])
+        await row.get_by_role("button", name="Remove slow").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        await page.get_by_text("There are no quotas.").wait_for()
+        console.problems[:] = [said for said in console.problems if "status of 4" not in said]

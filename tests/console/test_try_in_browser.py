@@ -11,6 +11,7 @@ import pytest
 from servers.asking import asking
 from servers.console import axe, console_browser, fits, picture
 from servers.rest import RestWorkspace
+from servers.running import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
@@ -173,8 +174,6 @@ async def test_progress_is_seen_a_call_cancelled_and_a_hostile_result_does_nothi
         assert await page.locator(".result script, .result img[src=x]").count() == 0
         links = page.locator(".result a")
         assert [await link.get_attribute("href") for link in await links.all()] == ["https://example.com/"]
-        await page.get_by_role("button", name="Save as a flow").click()
-        await page.get_by_role("heading", name="Save as a flow of one node").wait_for()
 
 
 async def test_a_run_is_coloured_while_it_runs_and_run_again_from_a_node(rest: RestWorkspace) -> None:
@@ -221,6 +220,11 @@ async def test_a_run_is_coloured_while_it_runs_and_run_again_from_a_node(rest: R
         await page.locator("a[href*=compare]").first.click()
         await page.get_by_role("heading", name="What differs between two runs?").wait_for()
         assert await axe(page) == []
+        await picture(page, "compare")
+        for name in ("runs", "calls"):
+            await page.goto(f"/console/{name}")
+            await page.locator("tr[data-row]").first.wait_for()
+            await picture(page, name)
 
 
 async def test_a_call_that_pauses_leads_to_its_place_in_what_waits(tmp_path: Path) -> None:
@@ -250,3 +254,36 @@ async def test_three_clicks_lead_from_an_empty_workspace_to_a_first_call(tmp_pat
         await page.get_by_role("link", name="Try time.now").click()
         await page.get_by_role("button", name="Call", exact=True).click()
         await page.get_by_text("it is noon").first.wait_for()
+
+
+async def test_a_call_is_saved_in_a_new_flow_and_as_a_node_of_one_that_is_there(rest: RestWorkspace) -> None:
+    file = rest.root / "flows" / "digest.yaml"
+    async with console_browser(rest) as console:
+        page = await console.page("/tools/invite/try")
+        await page.get_by_label("JSON").fill('{"guests": [{"name": "${Ann}"}]}')
+        await page.get_by_role("button", name="Save in a flow").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.locator("select[name=flow]").select_option("digest.yaml")
+        # After its last node, unless another is chosen.
+        await dialog.locator("select[name=after] option").first.wait_for(state="attached")
+        assert await dialog.get_by_label("After its node").input_value() == "short"
+        await dialog.get_by_label("After its node").select_option("get")
+        assert await axe(page) == []
+        await picture(page, "save")
+        await dialog.get_by_role("button", name="Save").click()
+        await dialog.get_by_role("link", name="Open flows/digest.yaml").wait_for()
+        text = file.read_text()
+        assert text.startswith(FLOW.rstrip().partition("edges")[0].rstrip())
+        assert "- from: get\n    to: invite" in text
+        # A second time: the file is another now, and no id is taken twice.
+        await dialog.get_by_role("button", name="Save").click()
+        await until(lambda: "id: invite_2" in file.read_text())
+        await dialog.locator("form[data-save]:not([aria-busy])").wait_for()
+        assert "$${Ann}" in file.read_text()  # a text, and no template
+        await dialog.locator("select[name=flow]").select_option("")
+        await dialog.get_by_label("Name of the new flow").fill("party")
+        await dialog.get_by_role("button", name="Save").click()
+        await dialog.get_by_role("link", name="Open flows/party.json").click()
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await page.wait_for_url("**/console/runs/*")
+        await page.locator("#run-result").get_by_role("cell", name="${Ann}").wait_for()

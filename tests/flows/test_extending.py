@@ -38,20 +38,20 @@ PARAMS: dict[str, Any] = {"text": 'a: "b"\n#c', "count": 2, "note": None, "price
 
 def test_a_node_is_added_to_yaml_and_comments_stay() -> None:
     made = extended(NOTES, "yaml", "shop.echo", PARAMS)
-    assert (made.id, made.after, made.nodes) == ("echo", "again", ("first", "again"))
+    assert (made.id, made.after, made.nodes) == ("echo", "first", ("first", "again"))
     for line in NOTES.splitlines():
         assert line in made.text.splitlines()
     flow = read(made.text, "yaml").definition
     assert [node.id for node in flow.nodes] == ["first", "again", "echo"]
     assert flow.nodes[-1].tool == "shop.echo"
     assert flow.nodes[-1].params == PARAMS
-    assert [(edge.source, edge.target) for edge in flow.edges] == [("again", "echo")]
+    assert [(edge.source, edge.target) for edge in flow.edges] == [("first", "echo")]
     assert made.text.index("tool: shop.echo") < made.text.index("# Below here")
     # The list of edges that was made is added to, after any node, and no id is taken twice.
-    more = extended(made.text, "yaml", "other.echo", {}, after="first")
-    assert (more.id, more.after) == ("echo_2", "first")
+    more = extended(made.text, "yaml", "other.echo", {}, after="again")
+    assert (more.id, more.after) == ("echo_2", "again")
     flow = read(more.text, "yaml").definition
-    assert [(edge.source, edge.target) for edge in flow.edges] == [("again", "echo"), ("first", "echo_2")]
+    assert [(edge.source, edge.target) for edge in flow.edges] == [("first", "echo"), ("again", "echo_2")]
     assert flow.nodes[-1].params == {}
 
 
@@ -84,6 +84,14 @@ def test_what_cannot_be_extended_says_why() -> None:
         extended(NOTES, "yaml", "say", {}, after="nowhere")
     with pytest.raises(BrokenFlowError):
         extended("nodes: [", "yaml", "say", {})
+
+
+def test_a_flow_goes_on_where_it_usually_ends() -> None:
+    text = "nodes:\n- {id: a, tool: echo}\n- {id: b, tool: echo}\n- {id: sorry, tool: echo}\nedges:\n"
+    text += "- {from: a, to: b}\n- {from: b, to: sorry, action: error}\n"
+    assert extended(text, "yaml", "say", {}).after == "b"
+    loop = text + "- {from: b, to: a}\n- {from: sorry, to: a}\n"
+    assert extended(loop, "yaml", "say", {}).after == "sorry"
 
 
 def test_an_odd_name_of_a_tool_becomes_an_id() -> None:

@@ -46,12 +46,18 @@ async def find(look: Look) -> Sequence[SearchHit]:
     for line in await source_lines(look):
         if lower in line.name.lower() and len(found) < OTHERS:
             found.append(SearchHit("source", line.name, line.word, f"/sources/{quote(line.name, safe='')}"))
-    tools = [tool for tool in await look.app.search(words, limit=50) if look.sees(tool.name)]
+    flows = await _flows(look, lower)
+    shown = {hit.name for hit in flows}  # a flow is a tool as well, and listed once
+    tools = [
+        tool
+        for tool in await look.app.search(words, limit=50)
+        if look.sees(tool.name) and tool.name not in shown
+    ]
     found += [
         SearchHit("tool", tool.name, tool.headline, f"/tools/{quote(tool.name, safe='')}")
         for tool in tools[:TOOLS]
     ]
-    found += [*await _flows(look, lower), *await _runs(look, lower)]
+    found += [*flows, *await _runs(look, lower)]
     return found + (await _of_administrators(look, lower) if look.principal.admin else [])
 
 

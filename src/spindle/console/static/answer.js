@@ -11,6 +11,7 @@
   const before = host?.querySelector("[data-value]")?.value;
   const isChanged = () => Boolean(fields && edit && JSON.stringify(fields.value) !== JSON.stringify(JSON.parse(before)));
   function label() {
+    said.hidden = true; // what was wrong may be right now
     if (approve && edit) approve.textContent = isChanged() ? "Approve with changes" : "Approve";
   }
   const fields = host ? formIn(host, label) : null;

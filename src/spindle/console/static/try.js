@@ -101,10 +101,10 @@
   const save = dialog.querySelector("[data-save]"), problem = dialog.querySelector("[data-said]"), saved = dialog.querySelector("[data-saved]");
   const { flow, name, after } = save.elements;
   // What looks like a template in a flow is a text here.
-  const plain = (value) => (typeof value === "string" ? value.replaceAll("${", "$${") : Array.isArray(value) ? value.map(plain) : isObject(value) ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)])) : value);
+  const plain = (value) => (typeof value === "string" ? value.replaceAll("${", () => "$${") : Array.isArray(value) ? value.map(plain) : isObject(value) ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)])) : value);
   const params = () => plain(fields.value ?? {});
   const extend = (given) => api("POST", "/admin/v1/flows/extend", { file: flow.value, tool: form.dataset.name, params: params(), ...given });
-  const refused = (error) => { problem.textContent = error.message; problem.hidden = false; problem.focus(); };
+  const refused = (error) => { problem.textContent = [error.message, error.body?.problems?.[0]?.message].filter(Boolean).join(" "); problem.hidden = false; problem.focus(); };
   async function choose() {
     const isOld = Boolean(flow?.value);
     name.disabled = name.closest("label").hidden = isOld;
@@ -125,6 +125,8 @@
   dialog.querySelector("[data-save-close]").addEventListener("click", () => dialog.close());
   save.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (save.getAttribute("aria-busy") === "true") return;
+    save.setAttribute("aria-busy", "true");
     problem.hidden = saved.hidden = true;
     try {
       let file = flow?.value, body;
@@ -142,6 +144,6 @@
       link.textContent = `Open flows/${file}`;
       saved.hidden = false;
       link.focus();
-    } catch (error) { refused(error); }
+    } catch (error) { refused(error); } finally { save.removeAttribute("aria-busy"); }
   });
 })();

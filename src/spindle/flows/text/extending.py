@@ -55,7 +55,10 @@ def extended(text: str, format: Format, tool: str, params: JsonObject, after: st
 def _last(flow: FlowDefinition) -> str:
     lead_on = {edge.source for edge in flow.edges if edge.action == DEFAULT_ACTION}
     ends = [node.id for node in flow.nodes if node.id not in lead_on]
-    return ends[-1] if ends else flow.nodes[-1].id
+    # Those that only something unusual leads to, such as an error, are not where a flow goes on.
+    reached = {edge.target for edge in flow.edges if edge.action == DEFAULT_ACTION} | {flow.start_id}
+    usual = [id for id in ends if id in reached]
+    return (usual or ends or [flow.nodes[-1].id])[-1]
 
 
 def _free_id(tool: str, taken: tuple[str, ...]) -> str:

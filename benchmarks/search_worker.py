@@ -129,10 +129,10 @@ async def measure(quick: bool) -> dict[str, Any]:
     return made
 
 
-async def learn() -> dict[str, Any]:
+async def learn(model: str) -> dict[str, Any]:
     async with SqliteStore(":memory:") as store:
         asked = [item for item in await put_bfcl(store) if item.tuned]
-        meaning = MeaningSearch(LightEmbedder, [store], lambda text: sys.exit(text), 60.0)
+        meaning = MeaningSearch(MODELS[model], [store], lambda text: sys.exit(text), 60.0)
         await meaning.settled()
         version = await store.catalog_version()
         lists: Lists = [
@@ -165,7 +165,7 @@ async def learn() -> dict[str, Any]:
 
 
 def main() -> None:
-    work = learn() if sys.argv[1] == "learn" else measure("--quick" in sys.argv)
+    work = learn(*sys.argv[2:3] or ["light"]) if sys.argv[1] == "learn" else measure("--quick" in sys.argv)
     print(json.dumps(asyncio.run(work), indent=2))
 
 

@@ -10,8 +10,9 @@ from spindle.domain.tool import ToolSummary
 DEPTH = 100
 """So many tools of each list are looked at, or as many as are asked for."""
 # A tool in place n of a list, from 0 on, has 1 / (SMOOTH + n) of it, and meaning counts MEANING times as much
-# as words. `python benchmarks/search.py learn` tries pairs of both by half of the questions of BFCL: all near this
-# one are alike there (413 to 415 of 451), and of them the tuned half of the repository's own questions decides.
+# as words. `python benchmarks/search.py learn` tries pairs of both by half of the questions of BFCL: all near
+# this one are alike there (413 to 415 of 451); among them the tuned half of the repository's own questions
+# decides.
 SMOOTH = 8
 MEANING = 1.0
 

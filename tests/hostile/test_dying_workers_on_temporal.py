@@ -21,6 +21,7 @@ from hostile.test_dying_workers import (
     STEPS,
     Cables,
     Fault,
+    busy,
     check_order,
     check_repeated,
     executed,
@@ -105,7 +106,7 @@ async def attack(tmp_path: Path, store: str, temporal: TemporalServer, runs: int
             await asyncio.sleep(chance.uniform(0.5, 1.5))
             number = chance.randrange(3)
             if kind == "kill":
-                faults.append(await fleet.kill(number))
+                faults.append(await fleet.kill(await busy(place, fleet.workers, chance)))
             elif kind == "cut":
                 faults.append(await fleet.cut(number, chance))
             elif kind == "restart":

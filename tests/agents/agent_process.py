@@ -25,7 +25,8 @@ def hear(event: AgentEvent) -> None:
 
 async def main(root: str, model: str, how: str, what: str, context: str) -> None:
     async with spindle.open(root) as app:
-        agent = Agent(app, model, context=json.loads(context))
+        given = json.loads(context)
+        agent = Agent(app, model, code=given.pop("code", False), context=given)
         if how == "run":
             outcome = await agent.run(what, on_event=hear)
         else:

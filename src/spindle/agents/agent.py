@@ -18,6 +18,7 @@ from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType, check
 from spindle.agents.record import KIND
 from spindle.agents.usage import read_prices
 from spindle.calls.options import CallOptions
+from spindle.code_mode.sandbox import require_library as require_sandbox
 from spindle.domain.call import new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import ConfigurationError, PermissionDeniedError
@@ -56,7 +57,8 @@ class Agent:
     approve; `"destructive"` stands for all that say they are. `name` tells agents apart whose model is an
     object: a run is resumed, in another process, with the model of the agent of its name. `settings` go to
     the model: `temperature`, `max_tokens`. `context` says how long a conversation may become, and what is
-    left out of it then. With `memory` the model can keep facts for later runs of the same principal.
+    left out of it then. With `memory` the model can keep facts for later runs of the same principal. With
+    `code` it calls tools by programs that it writes, executed in a sandbox; that needs the extra `code`.
     `taint` says what becomes of calls that send, write or spend once words of others entered the run: `ask` a
     person, `block`, or `off`. `send_to` are patterns of hosts and mail addresses, all that calls may name.
     """
@@ -74,12 +76,15 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
         context: ContextSettings | Mapping[str, Any] | None = None,
         memory: bool = False,
+        code: bool = False,
         ask_user: bool = True,
         taint: Taint = "ask",
         send_to: Sequence[str] | None = None,
         name: str = "agent",
     ) -> None:
         require_library()
+        if code:
+            require_sandbox()
         if not hasattr(app, "agents"):
             raise ConfigurationError(
                 f"an agent needs an open workspace, not {type(app).__name__}",
@@ -104,6 +109,7 @@ class Agent:
             others=tuple(named[1:]),
             memory=memory,
             policy=policy_of(taint, send_to),
+            code=code,
         )
 
     # --- working

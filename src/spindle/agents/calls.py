@@ -16,6 +16,7 @@ from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.errors import InputRequired, Interruption, ModelError, NotFoundError, SpindleError
 
 if TYPE_CHECKING:
+    from spindle.agents.code import AgentCode
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
     from spindle.agents.memory import AgentMemory
@@ -47,7 +48,9 @@ class Calls:
         read_earlier: ReadEarlier,
         budget: Budget,
         memory: AgentMemory,
+        code: AgentCode | None = None,
     ) -> None:
+        """`code` runs the programs of a model that calls tools by them."""
         self._job = job
         self._host = host
         self._toolbox = toolbox
@@ -55,6 +58,7 @@ class Calls:
         self._read_earlier = read_earlier
         self._budget = budget
         self._memory = memory
+        self._code = code
         self._handed_over: dict[int, Result] = {}
         """By call of the turn, the answers of those whom the task was handed over to."""
         self._wholes: dict[str, str] = {}
@@ -65,7 +69,8 @@ class Calls:
         """By call, the number of consecutive turns in which it was made."""
         self._failing: Counter[str] = Counter()
         """By tool, the number of consecutive turns in which all its calls failed."""
-        self._made: dict[tuple[int, int], JsonObject] = {}
+        self._made: dict[tuple[int, int, int], JsonObject] = {}
+        """By turn, call of the turn and call of its program."""
 
     @property
     def made(self) -> list[JsonObject]:
@@ -145,7 +150,7 @@ class Calls:
                 raise
             shown = shown_error(error)
         shown = self._cut(shown, reference)
-        self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
+        self._made[turn.step, index, 0] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
         return shown
 
     def _count_inner(self, tool: str, result: Result) -> None:
@@ -167,6 +172,10 @@ class Calls:
         given = call.arguments
         try:
             match call.own:
+                case "run_code" if self._code is not None:
+                    return await self._run_code(self._code, turn, call)
+                case "search_tools" | "describe_tool" if self._code is not None:
+                    return await self._code.look(call.own, given)
                 case "search_tools":
                     limit = int(given.get("limit", DEFAULT_FOUND))
                     return await self._search(str(given["query"]), min(limit, MOST_FOUND))
@@ -187,6 +196,13 @@ class Calls:
                     return ShownResult(said, "invalid_arguments", is_ours=True)
         except NotFoundError as error:
             return shown_error(error)
+
+    async def _run_code(self, code: AgentCode, turn: ModelTurn, call: ModelCall) -> ShownResult:
+        index = turn.calls.index(call)
+        shown, made = await code.run(turn, index, str(call.arguments["code"]))
+        for number, inner in enumerate(made):
+            self._made[turn.step, index, number] = {**inner.to_dict(), "step": turn.step}
+        return shown
 
     async def _search(self, query: str, limit: int) -> ShownResult:
         found: list[JsonObject] = await self._host.remember(

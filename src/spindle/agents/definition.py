@@ -48,6 +48,13 @@ class AgentDefinition:
     """True if the model can keep facts for later runs."""
     policy: TrustPolicy = field(default_factory=TrustPolicy)
     """Its rules for calls after words of others entered the run, and for where it may send."""
+    code: bool = False
+    """True if the model calls tools by programs."""
+
+    @property
+    def writes_code(self) -> bool:
+        """True if there is a tool that a program could call."""
+        return self.code and self.tools is not None
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -95,6 +102,7 @@ class AgentDefinition:
             tuple(data.get("others", ())),
             data.get("memory", False),
             TrustPolicy.from_dict(data.get("policy", {})),
+            data.get("code", False),
         )
 
 

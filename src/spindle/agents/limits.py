@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from spindle.code_mode.limits import CodeLimits
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, did_you_mean
 
@@ -39,6 +40,18 @@ class Limits:
     """Seconds that one answer of the model may take."""
     conclude: bool = True
     """True: at a limit that ends the run the model is asked once more, without tools, for its answer."""
+
+    code_seconds: float = 30.0
+    """Seconds that one program of a model computes. Waiting for its calls does not count."""
+    code_memory: int = 100
+    """Megabytes of one program."""
+    code_calls: int = 100
+    """Calls that one program makes."""
+
+    @property
+    def of_code(self) -> CodeLimits:
+        """The limits of one program."""
+        return CodeLimits(self.code_seconds, self.code_memory, self.code_calls)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

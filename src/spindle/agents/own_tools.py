@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.results import READ_MORE
+from spindle.code_mode import reading
+from spindle.code_mode.reading import RUN_CODE
 from spindle.domain.json_schema import JsonObject
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 SEARCH, DESCRIBE, ASK_USER, ANSWER = "search_tools", "describe_tool", "ask_user", "final_answer"
 REMEMBER, RECALL, FORGET = MEMORY = ("remember", "recall", "forget")
-RESERVED = frozenset({SEARCH, DESCRIBE, ASK_USER, ANSWER, READ_MORE, *MEMORY})
+RESERVED = frozenset({SEARCH, DESCRIBE, ASK_USER, ANSWER, READ_MORE, RUN_CODE, *MEMORY})
 MOST_FOUND = 20
 
 
@@ -33,7 +35,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     FORGET: "Delete a fact that was kept, by its id.",
 }
 
+CODE_DESCRIPTIONS: Mapping[str, str] = {SEARCH: reading.SEARCH_SAYS, DESCRIBE: reading.DESCRIBE_SAYS}
+"""What the same tools do for a model that writes programs."""
+
 SCHEMAS: Mapping[str, JsonObject] = {
+    RUN_CODE: _schema({"code": reading.CODE}, ["code"]),
     SEARCH: _schema(
         {
             "query": {"type": "string", "minLength": 1, "description": "what the tool should do"},

@@ -90,7 +90,7 @@ class AgentStep:
             Limits.of({**_limits(config), **NO_ANSWER, **given.get("limits", {})}),
             read_prices({**config.prices, **given.get("prices", {})}), given.get("settings", {}),
             tuple(given.get("handoffs", ())), _context(config), _others(given, config),
-            policy=config.policy,
+            policy=config.policy, code=given.get("code", config.code),
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -27,6 +27,7 @@ from spindle.schemas.models import arguments_of, model_description, model_schema
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
+    from spindle.code_mode.library import Library
     from spindle.domain.call import Host
     from spindle.domain.tool import Tool, ToolSummary
 
@@ -53,22 +54,33 @@ class _View:
     given: Mapping[str, str]
     """By the name in the catalog, the name for models."""
     meant: Mapping[str, str]
+    every: Sequence[ToolSummary]
+    """All tools, also those that the agent may not use."""
     whole: dict[str, Tool] = field(default_factory=dict[str, "Tool"])
+    library: Library | None = None
 
 
 class Toolbox:
     """The tools of one run, which grow as the model searches."""
 
     def __init__(
-        self, catalog: Catalog, visible: Visible, host: Host, patterns: Sequence[str] | None, most: int
+        self,
+        catalog: Catalog,
+        visible: Visible,
+        host: Host,
+        patterns: Sequence[str] | None,
+        most: int,
+        directly: Callable[[str], bool] | None = None,
     ) -> None:
-        """`patterns` are over names of tools; none: all, and None: no tools."""
+        """`patterns` are over names of tools; none: all, and None: no tools. `directly`: the model calls only
+        these by itself, and all others by programs."""
         self._catalog = catalog
         self._host = host
         self._principal = host.principal
         self._sees = partial(visible, host.principal)
         self._patterns = patterns
         self._most = most
+        self._directly = directly
         self._view: _View | None = None
         self._unconnected: dict[str, AuthError] = {}
         """By source, why there is no consent to list its tools."""
@@ -84,7 +96,9 @@ class Toolbox:
         if self._patterns is None:
             return [], False
         view = await self._current()
-        if self._is_large(view):
+        if self._directly is not None:
+            names = list(filter(self._directly, view.summaries))
+        elif self._is_large(view):
             names = [name for name in self._loaded if name in view.summaries]
         else:
             names = list(view.summaries)
@@ -94,7 +108,24 @@ class Toolbox:
             Offered(view.given[tool.name], tool.name, model_description(tool), model_schema(tool))
             for tool in found
         ]
-        return offered, self._is_large(view)
+        return offered, self._directly is None and self._is_large(view)
+
+    async def library(self) -> Library:
+        """Returns the tools as programs call them."""
+        from spindle.code_mode.library import Library
+
+        view = await self._current()
+        if view.library is None:
+
+            async def find(name: str) -> Tool:
+                found = await self._whole(view, [name])
+                if not found:
+                    raise NotFoundError(f"there is no tool {name!r} any more", tool=name)
+                return found[0]
+
+            usable = [name for name in view.summaries if self._directly is None or not self._directly(name)]
+            view.library = Library(view.every, frozenset(usable), find)
+        return view.library
 
     def _is_large(self, view: _View) -> bool:
         return len(view.summaries) > self._most
@@ -177,7 +208,7 @@ class Toolbox:
             usable = {name: item for name, item in every.items() if self._is_usable(item)}
             # Named among all tools, so that a name does not depend on who is shown which.
             given = _unreserved(served_names(every))
-            view = _View(version, usable, given, {given[name]: name for name in usable})
+            view = _View(version, usable, given, {given[name]: name for name in usable}, list(every.values()))
             if self._view is None:
                 self._check_patterns(view, [name for name in every if self._sees(name)])
             self._view = view

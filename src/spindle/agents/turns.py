@@ -18,6 +18,7 @@ from spindle.agents.results import READ_MORE, shown_error
 from spindle.agents.room import Room
 from spindle.calls.delegation import LimitReachedError
 from spindle.calls.validate import problems_with, read_arguments
+from spindle.code_mode.reading import RUN_CODE, run_says
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError, SpindleError
 
@@ -222,14 +223,18 @@ class Turns:
             for item in offered
         ]
         own = [SEARCH, DESCRIBE] if searches else []
+        said = dict(own_tools.DESCRIPTIONS)
         if not answers_only:
+            if self._job.agent.writes_code:
+                own += [SEARCH, DESCRIBE, RUN_CODE]
+                said |= {**own_tools.CODE_DESCRIPTIONS, RUN_CODE: run_says(await self._toolbox.library())}
             own += [ASK_USER] if self._job.agent.asks else []
             own += [READ_MORE] if self.can_read_more else []
             own += MEMORY if self._job.agent.memory else []
         tools += [
             ToolDefinition(
                 name=name,
-                description=own_tools.DESCRIPTIONS[name],
+                description=said[name],
                 parameters_json_schema=own_tools.SCHEMAS[name],
             )
             for name in own
@@ -275,6 +280,7 @@ class Turns:
         schema = self._job.output
         agent = self._job.agent
         gone = (name == ASK_USER and not agent.asks) or (name in MEMORY and not agent.memory)
+        gone |= name == RUN_CODE and not agent.writes_code
         if gone or (name == ANSWER and schema is None):
             raise NotFoundError(f"there is no tool {name!r}", hint="answer with text")
         if name == ANSWER and schema is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spindle.calls.delegation import delegation, inside
 from spindle.calls.limits import Limit
+from spindle.code_mode.workspace import WorkspaceCode
 from spindle.domain.bounded import BoundedMap
 from spindle.errors import ConfigurationError, NotFoundError, SpindleError
 from spindle.telemetry import tracing
@@ -44,6 +45,8 @@ class WorkspaceAgents:
         self._store = store
         self.sealer = sealer
         self._secrets = secrets
+        self.code = WorkspaceCode(catalog, visible)
+        """Runs programs, those of agents too."""
         self._given: BoundedMap[str, Sequence[Model]] = BoundedMap()
         """By agent, models that are objects, which no record can hold."""
         self._resolved: BoundedMap[str, tuple[int, Model]] = BoundedMap()
@@ -84,6 +87,7 @@ class WorkspaceAgents:
 
         require_library()
         from spindle.agents.calls import Calls
+        from spindle.agents.code import AgentCode
         from spindle.agents.definition import Job
         from spindle.agents.events import Listener, listener
         from spindle.agents.loop import Loop
@@ -109,9 +113,11 @@ class WorkspaceAgents:
         with inside(budget):
             sampling = self.sampling and self.sampling.of_agent(models[0], budget, host.principal)
             host = host.with_model(sampling)
-            toolbox = Toolbox(self._catalog, self._visible, host, agent.offered, agent.limits.tools)
+            directly = agent.hands_over_to if agent.writes_code else None
+            toolbox = Toolbox(self._catalog, self._visible, host, agent.offered, agent.limits.tools, directly)
             turns = Turns(job, models, host, toolbox, budget, heard.check)
-            calls = Calls(job, host, toolbox, limits, read_earlier, budget, self.memory)
+            code = AgentCode(job, host, toolbox, limits, self.code.sandbox) if agent.writes_code else None
+            calls = Calls(job, host, toolbox, limits, read_earlier, budget, self.memory, code)
             loop = Loop(job, host, turns, calls, budget, heard)
             result = await tracing.work_named("invoke_agent", agent.name, loop.run())
         if job.thread is not None:
@@ -133,6 +139,7 @@ class WorkspaceAgents:
 
     async def close(self) -> None:
         self._resolved.clear()
+        await self.code.close()
         await self._open.aclose()
 
     async def models_of(self, agent: AgentDefinition) -> Sequence[Model]:

@@ -41,6 +41,7 @@ NOT_DONE = 1
     "-f", "--file", "files", metavar="PATH", multiple=True, type=click.Path(),
     help="A picture, audio, document or text that goes with the task. Repeatable.",
 )  # fmt: skip
+@click.option("--code", is_flag=True, help="The model calls tools by programs that it writes.")
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("--stream", is_flag=True, help="Print events as they happen, as lines of JSON.")
 @tape_options
@@ -72,7 +73,8 @@ def agent(
     if task == "-":
         task = cli.run(read_stdin(None)) or ""
     config = cli.settings().agent()
-    changed = {"model": model, "models": model and (), "instructions": instructions, "tools": tools or None}
+    changed: dict[str, Any] = {"code": how["code"] or None}
+    changed |= {"model": model, "models": model and (), "instructions": instructions, "tools": tools or None}
     config = config.model_copy(update={key: value for key, value in changed.items() if value is not None})
     if max_steps is not None:
         config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
@@ -169,6 +171,7 @@ def _made(app: Spindle, config: AgentConfig) -> Agent:
         prices=config.prices,
         context=config.context.model_dump(exclude_none=True),
         memory=config.memory,
+        code=config.code,
         taint=config.taint,
         send_to=config.send_to,
     )

@@ -26,6 +26,9 @@ class AgentLimits(BaseModel):
     failures: int | None = Field(default=None, gt=0, description="failures of a tool in a row")
     repeats: int | None = Field(default=None, gt=0, description="the same call in a row")
     request: float | None = Field(default=None, gt=0, description="seconds for one answer of the model")
+    code_seconds: float | None = Field(default=None, gt=0, description="seconds that a program computes")
+    code_memory: int | None = Field(default=None, gt=0, description="megabytes of a program")
+    code_calls: int | None = Field(default=None, gt=0, description="calls that a program makes")
     conclude: bool | None = Field(default=None, description="a last answer at a limit that ends the run")
 
 
@@ -69,6 +72,7 @@ class AgentConfig(BaseModel):
     limits: AgentLimits = AgentLimits()
     context: AgentContext = AgentContext()
     memory: bool = Field(default=False, description="the model can keep facts for later runs")
+    code: bool = Field(default=False, description="the model calls tools by programs; needs the extra `code`")
     prices: dict[str, tuple[float, float]] = Field(
         default_factory=dict[str, tuple[float, float]],
         description="by model, US dollars for a million tokens of input and of output",

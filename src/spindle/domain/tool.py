@@ -338,3 +338,12 @@ class ToolList(list[ToolSummary]):
         ]
         table = html.table_html(("tool", "kind", "what it does"), rows)
         return table + html.more_html(len(self) - len(rows), "tool")
+
+
+def is_wrapped(schema: JsonObject | None) -> bool:
+    """True if the server says that it wrapped a plain value in an object, which older MCP requires."""
+    return (
+        schema is not None
+        and schema.get("x-fastmcp-wrap-result") is True
+        and "result" in schema.get("properties", {})
+    )

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameter_of, parameters
 from spindle.domain.records import fields_of
+from spindle.domain.tool import is_wrapped
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -154,15 +155,6 @@ def natural_outputs(tool: Tool) -> tuple[Key, ...]:
 def natural_key(tool: str) -> str:
     """Returns the key of an output that has no keys of its own: the last part of the tool's name."""
     return tool.rpartition(".")[2]
-
-
-def is_wrapped(schema: JsonObject | None) -> bool:
-    """True if the server says that it wrapped a plain value in an object, which older MCP requires."""
-    return (
-        schema is not None
-        and schema.get("x-fastmcp-wrap-result") is True
-        and "result" in schema.get("properties", {})
-    )
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

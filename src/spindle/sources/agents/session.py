@@ -74,6 +74,7 @@ def _given(name: str, agent: ServedAgent, arguments: JsonObject) -> JsonObject:
         "model": agent.model,
         "prices": {model: list(price) for model, price in agent.prices.items()},
         "schema": agent.output,
+        **({"code": agent.code} if "code" in agent.model_fields_set else {}),
     }
     return {key: value for key, value in given.items() if value is not None or key == "tools"}
 

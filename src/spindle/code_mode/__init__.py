@@ -1,0 +1,1 @@
+"""Programs that call tools: written by a model, executed in a sandbox."""

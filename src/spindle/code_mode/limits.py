@@ -69,7 +69,7 @@ def failed(
     """Returns the error of a program, which says what it had done."""
     lines = [message]
     if calls:
-        lines.append(f"It had made {len(calls)} calls:")
+        lines.append(f"It had made {len(calls)} call{'s' if len(calls) > 1 else ''}:")
         lines += [
             f"{number}. {call.tool}: {call.outcome}" for number, call in enumerate(calls[:MOST_LISTED], 1)
         ]

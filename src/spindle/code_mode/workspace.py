@@ -32,8 +32,12 @@ class WorkspaceCode:
     def __init__(self, catalog: Catalog, visible: Visible) -> None:
         self._catalog = catalog
         self._visible = visible
-        self.gate: Gate | None = None
-        """Lets calls of programs through that clients sent, each by itself. Set by who serves them."""
+        self._shows: Visible | None = None
+        self._gate: Gate | None = None
+
+    def serve(self, shows: Visible, gate: Gate) -> None:
+        """Has programs of clients call only tools that `shows` allows, each call through `gate`."""
+        self._shows, self._gate = shows, gate
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -48,7 +52,10 @@ class WorkspaceCode:
 
         await self._catalog.look_again()
         every = await self._catalog.tools(ToolFilter())
-        sees = partial(self._visible, principal)
+
+        def sees(name: str) -> bool:
+            return self._visible(principal, name) and (self._shows is None or self._shows(principal, name))
+
         usable = frozenset(item.name for item in every if not item.held and sees(item.name))
 
         async def find(name: str) -> Tool:
@@ -66,11 +73,13 @@ class WorkspaceCode:
         principal = host.principal
 
         async def call(place: CallHost, tool: str, arguments: JsonObject, _: bool) -> Result:
-            if self.gate is None:
+            if self._gate is None:
                 return await place.call(tool, arguments)
-            return await self.gate(principal, tool, arguments, partial(place.call, tool, arguments))
+            return await self._gate(principal, tool, arguments, partial(place.call, tool, arguments))
 
         limits = CodeLimits(**given["limits"])
+        if untried := self._catalog.untried():
+            await self._catalog.make_ready(untried, principal, may_interrupt=False)
         program = Program(self.sandbox, await self.library(principal), host.branch(KIND), call, limits)
         result = await program.run(given["code"])
         return Result.of_value(result.to_dict(), shown(result))

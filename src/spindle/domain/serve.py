@@ -126,6 +126,14 @@ class Quotas(Section):
     )
 
 
+class ServedCode(Section):
+    """The limits of one program that a client sends."""
+
+    seconds: float = Field(default=30.0, gt=0, description="seconds that a program computes")
+    memory: int = Field(default=100, gt=0, description="megabytes")
+    calls: int = Field(default=100, gt=0, description="calls of tools")
+
+
 class ServeConfig(Exposure):
     """The `[serve]` table: address, access, limits, and the form in which tools are offered."""
 
@@ -229,9 +237,12 @@ class ServeConfig(Exposure):
     names: Literal["safe", "full"] = Field(
         default="safe", description="tools' names as every model API takes them, or as in the catalog"
     )
-    mode: Literal["all", "search", "auto"] = Field(
-        default="all", description="offer all tools, or three by which to search, describe and call them"
+    mode: Literal["all", "search", "auto", "code"] = Field(
+        default="all",
+        description="offer all tools, or three by which to search, describe and call them;"
+        ' "code": to call them by programs',
     )
+    code: ServedCode = ServedCode()
     max_tools: int = Field(default=100, ge=1, description='tools above which "auto" means "search"')
     page_size: int = Field(default=1000, ge=1, description="tools in one page of a list")
     task_after: float = Field(

@@ -83,12 +83,12 @@ class SearchMode:
         limit = int(arguments.get("limit", 10))
         found = [
             {"name": await self._listing.served_name(tool.name), "description": tool.headline}
-            for tool in await self._visible(principal, str(arguments["query"]), limit)
+            for tool in await self.visible(principal, str(arguments["query"]), limit)
         ]
         lines = [f"{tool['name']}: {tool['description']}" for tool in found]
         return text_result("\n".join(lines) or "no tool matches; try other words", {"tools": found})
 
-    async def _visible(self, principal: Principal, query: str, limit: int) -> list[ToolSummary]:
+    async def visible(self, principal: Principal, query: str, limit: int) -> list[ToolSummary]:
         """The best that this principal sees: those it does not see must not take the places."""
         asked, sees = limit, await self._listing.sees(principal)
         while True:

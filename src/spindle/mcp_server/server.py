@@ -19,12 +19,13 @@ from spindle.errors import (
 )
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import INVALID_PARAMS
-from spindle.mcp_server import search_mode
+from spindle.mcp_server import code_mode, search_mode
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
     ClientPeer,
     loop_refusal,
 )
+from spindle.mcp_server.code_mode import CodeMode
 from spindle.mcp_server.convert import (
     for_handshake_tool,
     to_wire_tool,
@@ -71,10 +72,16 @@ class CatalogServer:
         self.access = access
         self.connect = ConnectTools(app, self.access)
         self.listing = Listing(
-            app.catalog, self.access, lambda: self.config.names, self.connect, search_mode.TOOLS
+            app.catalog,
+            self.access,
+            lambda: self.config.names,
+            self.connect,
+            {**search_mode.TOOLS, **code_mode.TOOLS},
         )
         self.relay = ClientRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
+        self._code = CodeMode(app, self._search)
+        app.agents.code.serve(access.shows, self._within_quotas)
         self._workspace = app.catalog.sources.workspace
         text = instruction(self.config, app.settings.root)
         self.kernel = Kernel(text, {EXTENSION: {}})
@@ -89,6 +96,7 @@ class CatalogServer:
             access,
             self.listing,
             self._search,
+            self._code,
             self.relay,
             self._waiting,
             self._synced,
@@ -175,6 +183,9 @@ class CatalogServer:
         after = params.get("cursor")
         # On the first page, since some clients ask for no other.
         first = await self.listing.connect_tools(principal) if after is None else NO_TOOLS
+        if self.config.mode == "code":
+            offered = {**first, **await self._code.tools(principal)}
+            return {"tools": self._marked(to_wire_tool(tool, name) for name, tool in offered.items())}
         if await self._offers_search(principal):
             offered = {**first, **search_mode.TOOLS}
             return {"tools": self._marked(to_wire_tool(tool, name) for name, tool in offered.items())}
@@ -198,6 +209,12 @@ class CatalogServer:
         if self.config.mode == "auto":
             return len(await self.listing.visible(principal)) > self.config.max_tools
         return self.config.mode == "search"
+
+    async def _within_quotas(
+        self, principal: Principal, tool: str, arguments: Any, work: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        quotas = self.access.quotas
+        return await (work() if quotas is None else quotas.within(principal, tool, arguments, work))
 
     async def _synced(self) -> bool:
         """Waits a reasonable time for a sync that is under way, since many clients list the tools only

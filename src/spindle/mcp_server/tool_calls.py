@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.options import CallOptions
 from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
+from spindle.code_mode.workspace import KIND as CODE
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.errors import Interruption, LoopError, NotFoundError, ServerError, SpindleError
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import INVALID_PARAMS, RATE_LIMITED
-from spindle.mcp_server import search_mode
+from spindle.mcp_server import code_mode, search_mode
 from spindle.mcp_server.client_peer import (
     ANSWER,
     PAUSE_PREFIX,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import ToolSummary
+    from spindle.mcp_server.code_mode import CodeMode
     from spindle.mcp_server.listing import Listing
     from spindle.mcp_server.relay import ClientRelay
     from spindle.mcp_server.search_mode import SearchMode
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from spindle.serving.access import ServingAccess
 
 
+OURS = frozenset({CODE, CONNECT})
+"""The kinds of tools of our own."""
 MCP = "mcp"
 """The kind of sources that are MCP servers."""
 
@@ -68,6 +72,7 @@ class ToolCalls:
         access: ServingAccess,
         listing: Listing,
         search: SearchMode,
+        code: CodeMode,
         relay: ClientRelay,
         waiting: SuspendedCalls,
         synced: Callable[[], Awaitable[bool]],
@@ -78,6 +83,7 @@ class ToolCalls:
         self._access = access
         self._listing = listing
         self._search = search
+        self._code = code
         self._relay = relay
         self._waiting = waiting
         self._synced = synced
@@ -102,11 +108,11 @@ class ToolCalls:
             if (
                 "requestState" not in params
                 and not self._listing.says_nothing_of_tasks(tool.name)
-                and tool.kind != CONNECT
+                and tool.kind not in OURS
             ):
                 await self._tasks.at_once(ctx, principal, tool, arguments)
             peer = ClientPeer(ctx, self._access.config.ask_timeout)
-            free = self._access.quotas is None or "requestState" in params
+            free = self._access.quotas is None or "requestState" in params or tool.kind == CODE
             run = self._run if free else self._run_within_quotas
             if modern and ("requestState" in params or may_be_asked(peer)):
                 key = tool.name, canonical(arguments)
@@ -154,7 +160,14 @@ class ToolCalls:
         found = await self._listing.resolve(principal, name)
         if found is None and await self._synced():
             found = await self._listing.resolve(principal, name)
-        if found is None and name in search_mode.TOOLS and self._config.mode != "all":
+        if found is None and name in code_mode.TOOLS and self._config.mode == "code":
+            self._validation.check_arguments(code_mode.TOOLS[name], arguments)
+            if name == code_mode.SEARCH:
+                return await self._code.search(principal, arguments)
+            if name == code_mode.DESCRIBE:
+                return await self._code.describe(principal, arguments)
+            return code_mode.RUN, arguments
+        if found is None and name in search_mode.TOOLS and self._config.mode in ("search", "auto"):
             self._validation.check_arguments(search_mode.TOOLS[name], arguments)
             if name == search_mode.SEARCH:
                 return await self._search.search(principal, arguments)
@@ -248,6 +261,9 @@ class ToolCalls:
         )
         if tool.kind == CONNECT:
             return self._app.runner.connect(tool.source, options)
+        if tool.kind == CODE:
+            given = code_mode.given(self._config, arguments)
+            return self._app.runner.start(CODE, tool.name, given, options)
         model = of_client(peer)
         if model is None:
             return self._app.runner.run(tool.name, arguments, options)

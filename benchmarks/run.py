@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agents import agents
+from code_mode import code
 from console import console
 from doubt import doubt
 from engine import engine
@@ -44,6 +45,7 @@ PARTS = (
     "flows",
     "doubt",
     "agents",
+    "code",
     "tables",
     "serving",
     "upstream",
@@ -209,7 +211,8 @@ def main() -> int:
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
-        "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
+        "agents": agents, "code": code, "tables": tables, "serving": serving, "openapi": openapi,
+        "search": search,
         "upstream": through_http, "scaling": scaling, "parts": parts, "engine": engine, "console": console,
         "injection": injection,
     }  # fmt: skip

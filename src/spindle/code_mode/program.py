@@ -185,10 +185,10 @@ class Program:
         """Makes a call. Returns its result as the sandbox takes it, also where it failed."""
         call: MadeCall = self.calls[int(pending["number"])]
         try:
-            if pending["problem"] is not None:
-                raise TypeError(pending["problem"])
             function = self._library.at(pending["function"])
             call.tool = function.tool
+            if pending["problem"] is not None:
+                raise TypeError(pending["problem"])
             tool = await self._library.tool(function)
             arguments = arguments_in(tool, pending["given"])
             place = self._place.branch(pending["place"])

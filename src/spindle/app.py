@@ -373,12 +373,8 @@ async def build(
         kept = run_store or opened
         flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
         agent_parts = WorkspaceAgents(catalog, visible, kept, sealer, opened)
-        works = {"agent": agent_parts.work, "code": agent_parts.code.work}
-        works |= {
-            "connect": Connecting(catalog, visible).work,
-            "flow": flow_parts.work,
-            PART: flow_parts.work,
-        }
+        works = {"agent": agent_parts.work, "code": agent_parts.code.work, "flow": flow_parts.work}
+        works |= {"connect": Connecting(catalog, visible).work, PART: flow_parts.work}
 
         def engine() -> Engine:
             address = loaded.store_address(os.environ if environ is None else environ)

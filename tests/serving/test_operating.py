@@ -233,6 +233,13 @@ def test_a_service_takes_systemds_socket_and_tells_how_it_is(rest: RestWorkspace
         "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1');"
         "os.execv(sys.argv[2], sys.argv[2:])"
     )
+
+    def wait_for(word: bytes) -> None:
+        """Signs of life come in between, as many as the machine is slow."""
+        deadline = time.monotonic() + PATIENCE
+        while told.recv(1000).partition(b"\n")[0] != word:
+            assert time.monotonic() < deadline, word
+
     import sys
 
     program = str(Path(sys.executable).with_name("spindle"))
@@ -247,11 +254,10 @@ def test_a_service_takes_systemds_socket_and_tells_how_it_is(rest: RestWorkspace
         assert httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
         assert told.recv(1000) == b"WATCHDOG=1"
         process.send_signal(signal.SIGHUP)
-        seen = {told.recv(1000).partition(b"\n")[0] for _ in range(4)}
-        assert {b"RELOADING=1"} <= seen
+        wait_for(b"RELOADING=1")
+        wait_for(b"READY=1")
         process.terminate()
-        while told.recv(1000) != b"STOPPING=1":
-            pass
+        wait_for(b"STOPPING=1")
         assert process.wait(PATIENCE) == 0
     finally:
         if process.poll() is None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from counting import CountingEmbedder, meaning_of
 
+from servers.running import PATIENCE
 from spindle.catalog.fusion import fused
 from spindle.catalog.meaning import AWAY, MeaningSearch
 from spindle.catalog.own_tools import OwnTools
@@ -221,6 +222,24 @@ async def test_a_search_does_not_wait_for_a_model_that_never_answers(store: Stor
     assert search.embedder.closed == 1
 
 
+async def test_a_model_that_takes_long_to_load_is_waited_for() -> None:
+    ready = threading.Event()
+    embedder, notes, patience = CountingEmbedder(), list[str](), 2.0
+
+    def load() -> CountingEmbedder:
+        assert ready.wait(PATIENCE)
+        return embedder
+
+    async with SqliteStore(":memory:") as store:
+        await put(store, TOOLS)
+        meaning = MeaningSearch(load, [store], notes.append, patience)
+        asyncio.get_running_loop().call_later(patience + 0.5, ready.set)
+        found = await OwnTools(store, lambda _: True).search("umbrella", 3, meaning)
+        assert [item.name for item in found][:1] == ["sky.ahead"]
+        assert notes == []
+        await meaning.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -283,7 +302,7 @@ async def test_a_model_that_was_away_makes_the_vectors_when_it_is_back(search: W
     assert (await search("an umbrella"))[0] == "sky.ahead", "no tool had to change for it"
 
 
-async def test_a_model_that_loads_slowly_is_loaded_once_though_searches_give_up(store: Store) -> None:
+async def test_a_model_that_loads_slowly_is_loaded_once_though_searches_are_cancelled(store: Store) -> None:
     loaded, may_go_on = threading.Event(), threading.Event()
     count = 0
 
@@ -294,12 +313,12 @@ async def test_a_model_that_loads_slowly_is_loaded_once_though_searches_give_up(
         assert may_go_on.wait(60)
         return CountingEmbedder()
 
-    now = 0.0
-    meaning = MeaningSearch(make, [store], lambda _: None, 0.02, clock=lambda: now)
+    meaning = MeaningSearch(make, [store], lambda _: None, 5.0)
     for _ in range(3):
-        assert await meaning.near("umbrella", 3, 1) == []
-        now += AWAY
-    await asyncio.to_thread(loaded.wait, 60)
+        searching = asyncio.create_task(meaning.near("umbrella", 3, 1))
+        await asyncio.to_thread(loaded.wait, 60)
+        searching.cancel()
+        await asyncio.wait({searching})
     may_go_on.set()
     await meaning.settled()
     assert count == 1

@@ -77,6 +77,8 @@ class MeaningSearch:
         if self._clock() < self._away_until:
             return []
         try:
+            # To read libraries and weights takes as long as it takes, which says nothing of the model.
+            await self._ready()
             async with asyncio.timeout(self._patience):
                 await self._make_up(version)
                 vector = await self._vector_of(query[:LONGEST_QUERY])

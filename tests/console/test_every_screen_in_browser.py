@@ -95,8 +95,9 @@ async def test_axe_finds_nothing_serious_on_any_screen_light_or_dark(tmp_path: P
 
 async def test_names_descriptions_and_results_of_a_hostile_server_do_nothing(rest: RestWorkspace) -> None:
     (rest.root / "evil.py").write_text(EVIL)
-    rest.settings(f'[sources.evil]\ncommand = ["{sys.executable}", "evil.py"]\n')
-    rest.spindle("sync")
+    rest.settings(f'[sources.evil]\ncommand = ["{sys.executable}", "evil.py"]\ntimeout = 300\n')
+    synced = rest.spindle("sync", "evil")
+    assert "evil.evil" in synced.stdout, synced.stderr
     async with console_browser(rest) as console:
         for name in ("evil.evil", "evil.huge"):
             console.served.client.post(f"/tools/{name}", json={})

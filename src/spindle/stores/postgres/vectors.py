@@ -137,7 +137,7 @@ _MISSING = """
     LEFT JOIN {schema}.vector_places AS placed ON placed.key = :key AND placed.name = made.name
     WHERE made.model = :model AND octet_length(made.vector) = :bytes
       AND placed.version IS DISTINCT FROM made.version
-    LIMIT 500
+    LIMIT 100
 """
 _PLACE = """
     INSERT INTO {schema}.vector_places (key, name, version, place)

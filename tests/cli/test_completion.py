@@ -39,7 +39,7 @@ FLAGS = ["--shade", "--deep", "--no-flat", "--tags", "--level"]
 
 @pytest.fixture
 def server(workspace, spindle):
-    workspace.add_server(PAINT)
+    workspace.add_server(PAINT, screen="off")  # one of its values is an escape
     spindle("sync")
     return workspace
 

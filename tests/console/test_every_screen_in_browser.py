@@ -96,7 +96,8 @@ async def test_axe_finds_nothing_serious_on_any_screen_light_or_dark(tmp_path: P
 async def test_names_descriptions_and_results_of_a_hostile_server_do_nothing(rest: RestWorkspace) -> None:
     (rest.root / "evil.py").write_text(EVIL)
     rest.settings(f'[sources.evil]\ncommand = ["{sys.executable}", "evil.py"]\ntimeout = 300\n')
-    synced = rest.spindle("sync", "evil")
+    # What hides a part of its text is held at first: here somebody accepts it all the same.
+    synced = rest.spindle("sync", "evil", "--accept-all")
     assert "evil.evil" in synced.stdout, synced.stderr
     async with console_browser(rest) as console:
         for name in ("evil.evil", "evil.huge"):

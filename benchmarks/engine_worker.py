@@ -9,6 +9,7 @@ alone that of its server, with a name for what belongs together.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 import uuid
@@ -186,6 +187,10 @@ async def temporal(role: str, place: str, count: int) -> None:
 def main() -> None:
     role, engine, place, count = sys.argv[1:]
     asyncio.run({"spindle": spindle, "dbos": dbos, "temporal": temporal}[engine](role, place, int(count)))
+    if engine == "temporal":
+        # Its threads may meet the end of Python, which then stands still or crashes.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servers.examples import examples
-from spindle.code_mode.naming import Function, functions_of, identifier, module_name, parameter_names
+from spindle.code_mode.naming import ToolFunction, functions_of, identifier, module_name, parameter_names
 from spindle.code_mode.stubs import HEAD, declared, described, stub_of
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
 
@@ -19,7 +19,7 @@ def made(schema: dict[str, Any], output: dict[str, Any] | None = None, descripti
     return Tool("src.do", "src", "python", spec, "")
 
 
-DO = Function("src", "do", "src.do")
+DO = ToolFunction("src", "do", "src.do")
 
 
 def declaration(schema: dict[str, Any], output: dict[str, Any] | None = None) -> str:

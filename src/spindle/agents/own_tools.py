@@ -36,7 +36,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 }
 
 CODE_DESCRIPTIONS: Mapping[str, str] = {SEARCH: reading.SEARCH_SAYS, DESCRIBE: reading.DESCRIBE_SAYS}
-"""What the same tools do for a model that writes programs."""
+"""The descriptions of the same tools for a model that writes programs."""
 
 SCHEMAS: Mapping[str, JsonObject] = {
     RUN_CODE: _schema({"code": reading.CODE}, ["code"]),

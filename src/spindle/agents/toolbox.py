@@ -27,7 +27,7 @@ from spindle.schemas.models import arguments_of, model_description, model_schema
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
-    from spindle.code_mode.library import Library
+    from spindle.code_mode.library import ToolLibrary
     from spindle.domain.call import Host
     from spindle.domain.tool import Tool, ToolSummary
 
@@ -57,7 +57,7 @@ class _View:
     every: Sequence[ToolSummary]
     """All tools, also those that the agent may not use."""
     whole: dict[str, Tool] = field(default_factory=dict[str, "Tool"])
-    library: Library | None = None
+    library: ToolLibrary | None = None
 
 
 class Toolbox:
@@ -110,9 +110,9 @@ class Toolbox:
         ]
         return offered, self._directly is None and self._is_large(view)
 
-    async def library(self) -> Library:
+    async def library(self) -> ToolLibrary:
         """Returns the tools as programs call them."""
-        from spindle.code_mode.library import Library
+        from spindle.code_mode.library import ToolLibrary
 
         view = await self._current()
         if view.library is None:
@@ -124,7 +124,7 @@ class Toolbox:
                 return found[0]
 
             usable = [name for name in view.summaries if self._directly is None or not self._directly(name)]
-            view.library = Library(view.every, frozenset(usable), find)
+            view.library = ToolLibrary(view.every, frozenset(usable), find)
         return view.library
 
     def _is_large(self, view: _View) -> bool:

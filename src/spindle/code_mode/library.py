@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
-from spindle.code_mode.naming import Function, functions_of
+from spindle.code_mode.naming import ToolFunction, functions_of
 from spindle.code_mode.sandbox import ToolModule
 from spindle.code_mode.stubs import described, stub_of
 from spindle.errors import NotFoundError, SpindleError, did_you_mean
@@ -21,7 +21,7 @@ Find = Callable[[str], Awaitable["Tool"]]
 _WORD = re.compile(r"\w+")
 
 
-class Library:
+class ToolLibrary:
     """The tools of one principal. What it may not see is not in it."""
 
     def __init__(self, every: Iterable[ToolSummary], usable: Collection[str], find: Find) -> None:
@@ -37,15 +37,15 @@ class Library:
         """The names of all modules."""
         return sorted({function.module for function in self._by_path.values()})
 
-    def function(self, tool: str) -> Function | None:
+    def function(self, tool: str) -> ToolFunction | None:
         """Returns the function of a tool, if it is there."""
         return self._by_tool.get(tool)
 
-    def functions_in(self, module: str) -> Sequence[Function]:
+    def functions_in(self, module: str) -> Sequence[ToolFunction]:
         """Returns the functions of a module; none if there is no such module."""
         return [function for _, function in sorted(self._by_path.items()) if function.module == module]
 
-    def at(self, path: str) -> Function:
+    def at(self, path: str) -> ToolFunction:
         """Returns the function that a program calls by this name. Raises NotFoundError."""
         found = self._by_path.get(path)
         if found is None:
@@ -55,11 +55,11 @@ class Library:
             raise NotFoundError(f"there is no function {path!r}", hint=hint, tool=path)
         return found
 
-    async def tool(self, function: Function) -> Tool:
+    async def tool(self, function: ToolFunction) -> Tool:
         """Returns the tool of a function."""
         return await self._find(function.tool)
 
-    async def described(self, function: Function, *, briefly: bool = False) -> str:
+    async def described(self, function: ToolFunction, *, briefly: bool = False) -> str:
         """Returns a function for a model to read."""
         return described(function, await self.tool(function), briefly=briefly)
 
@@ -68,7 +68,7 @@ class Library:
         declared, so that a source with thousands of tools costs nothing."""
         words = frozenset(_WORD.findall(code))
         named = [one for one in self._by_path.values() if one.module in words and one.name in words]
-        whole: dict[str, list[tuple[Function, Tool]]] = {}
+        whole: dict[str, list[tuple[ToolFunction, Tool]]] = {}
         for function in named:
             try:
                 whole.setdefault(function.module, []).append((function, await self.tool(function)))
@@ -77,7 +77,7 @@ class Library:
         return {module: _made(module, whole.get(module, ())) for module in self.modules if module in words}
 
 
-def _made(module: str, tools: Sequence[tuple[Function, Tool]]) -> Callable[[], ToolModule]:
+def _made(module: str, tools: Sequence[tuple[ToolFunction, Tool]]) -> Callable[[], ToolModule]:
     def made() -> ToolModule:
         return ToolModule([function.name for function, _ in tools], stub_of(tools))
 

@@ -25,7 +25,7 @@ _MARK: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ToolFunction:
     """A tool as programs know it."""
 
     module: str
@@ -39,17 +39,17 @@ class Function:
         return f"{self.module}.{self.name}"
 
 
-def functions_of(tools: Iterable[ToolSummary]) -> Mapping[str, Function]:
+def functions_of(tools: Iterable[ToolSummary]) -> Mapping[str, ToolFunction]:
     """Returns all tools by their names in the catalog."""
     wanted: dict[tuple[str, str], list[str]] = {}
     for item in tools:
         local = item.name.removeprefix(f"{item.source}.")
         wanted.setdefault((module_name(item.source), identifier(local)), []).append(item.name)
-    found: dict[str, Function] = {}
+    found: dict[str, ToolFunction] = {}
     for (module, name), claimants in sorted(wanted.items()):
         for tool in sorted(claimants):
             own = name if len(claimants) == 1 else f"{name}_{_mark(tool)}"
-            found[tool] = Function(module, own, tool)
+            found[tool] = ToolFunction(module, own, tool)
     return found
 
 

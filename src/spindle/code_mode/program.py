@@ -26,9 +26,9 @@ from spindle.errors import Interruption, SpindleError
 
 if TYPE_CHECKING:
     from spindle.calls.host import CallHost
-    from spindle.code_mode.library import Library
+    from spindle.code_mode.library import ToolLibrary
     from spindle.code_mode.limits import CodeLimits
-    from spindle.code_mode.sandbox import Asked, Modules, Sandbox, Turn
+    from spindle.code_mode.sandbox import AskedCall, Modules, Sandbox, SandboxTurn
     from spindle.domain.call import Host, Result
 
 MOST_KEPT: Final = 8_000_000
@@ -52,7 +52,7 @@ class Program:
     """The execution of one program, at a place of a run that is its own."""
 
     def __init__(
-        self, sandbox: Sandbox, library: Library, place: CallHost, make: MakeCall, limits: CodeLimits
+        self, sandbox: Sandbox, library: ToolLibrary, place: CallHost, make: MakeCall, limits: CodeLimits
     ) -> None:
         self._sandbox = sandbox
         self._library = library
@@ -92,7 +92,7 @@ class Program:
 
     # --- a turn
 
-    def _take(self, turn: Turn) -> None:
+    def _take(self, turn: SandboxTurn) -> None:
         """Takes note of what the program did, and begins the calls that it asks for."""
         self._printed = (self._printed + "".join(turn.printed))[:MOST_PRINTED]
         self._seconds += turn.seconds
@@ -101,7 +101,7 @@ class Program:
         if turn.dump is not None and self._seconds > self._limits.seconds:
             turn.dump, turn.limit = None, "seconds"
 
-    def _begin(self, asked: Asked) -> None:
+    def _begin(self, asked: AskedCall) -> None:
         number = len(self.calls)
         call = MadeCall(asked.function)
         self.calls.append(call)
@@ -123,7 +123,7 @@ class Program:
         self._pending[id] = pending
         self._tasks[id] = asyncio.create_task(self._made(pending), name=pending["function"])
 
-    async def _next(self, dump: bytes, modules: Modules) -> Turn:
+    async def _next(self, dump: bytes, modules: Modules) -> SandboxTurn:
         """Goes on with the program as soon as it has a result."""
         await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         if any(isinstance(_problem(task), Interruption) for task in self._tasks.values()):
@@ -159,9 +159,9 @@ class Program:
             await self._place.remember("dump", self._kept, kept)
         raise question
 
-    async def _restored(self) -> Turn | None:
+    async def _restored(self) -> SandboxTurn | None:
         """Returns the program where it waited last, with the calls begun that it waits for."""
-        from spindle.code_mode.sandbox import Turn
+        from spindle.code_mode.sandbox import SandboxTurn
 
         state: JsonObject | None = None
         while (found := self._place.recall("dump", self._kept)) is not None:
@@ -177,7 +177,7 @@ class Program:
         self._has_results = True  # nothing that it asks for later is taken for clean
         for id, pending in state["pending"]:
             self._start(id, pending)
-        return Turn(dump=dump)
+        return SandboxTurn(dump=dump)
 
     # --- a call
 
@@ -209,7 +209,7 @@ class Program:
 
     # --- the end
 
-    async def _ended(self, turn: Turn) -> CodeResult:
+    async def _ended(self, turn: SandboxTurn) -> CodeResult:
         if self._tasks:
             # Calls that nobody awaits are made all the same, and how they ended is part of the story.
             await asyncio.wait(self._tasks.values())

@@ -1,4 +1,4 @@
-"""What a model reads of tools that it calls by programs, and of how a program ended."""
+"""Texts for a model that calls tools by programs: the functions, and how a program ended."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from spindle.domain.json_schema import to_json
 from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
-    from spindle.code_mode.library import Library
+    from spindle.code_mode.library import ToolLibrary
     from spindle.code_mode.limits import CodeResult
-    from spindle.code_mode.naming import Function
+    from spindle.code_mode.naming import ToolFunction
 
 RUN_CODE: Final = "run_code"
 MOST_MODULES: Final = 100
@@ -34,19 +34,19 @@ RUN_SAYS: Final = (
 CODE: Final = {"type": "string", "minLength": 1, "description": "the program"}
 
 
-def run_says(library: Library) -> str:
+def run_says(library: ToolLibrary) -> str:
     """Returns the description of the tool that runs programs, with the modules that there are."""
     modules = library.modules
     more = f" and {len(modules) - MOST_MODULES} more" if len(modules) > MOST_MODULES else ""
     return f"{RUN_SAYS} Modules: {', '.join(modules[:MOST_MODULES]) or 'none'}{more}."
 
 
-async def signatures(library: Library, tools: Sequence[str]) -> str:
+async def signatures(library: ToolLibrary, tools: Sequence[str]) -> str:
     """Returns the functions of these tools, briefly."""
     return await _written(library, [one for tool in tools if (one := library.function(tool)) is not None])
 
 
-async def about(library: Library, name: str) -> str:
+async def about(library: ToolLibrary, name: str) -> str:
     """Returns all that is known of a function, or the functions of a module. Raises NotFoundError."""
     inside = library.functions_in(name)
     if inside:
@@ -57,7 +57,7 @@ async def about(library: Library, name: str) -> str:
     return await library.described(function)
 
 
-async def _written(library: Library, functions: Sequence[Function]) -> str:
+async def _written(library: ToolLibrary, functions: Sequence[ToolFunction]) -> str:
     parts: list[str] = []
     for function in functions:
         try:

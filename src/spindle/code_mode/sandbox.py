@@ -43,7 +43,7 @@ class ToolModule:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCall:
     """A call that a program asks for."""
 
     id: int
@@ -53,10 +53,10 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Turn:
-    """What a program did until all of it had to wait, or it ended."""
+class SandboxTurn:
+    """Tells how far a program came until all of it had to wait, or it ended."""
 
-    asked: list[Asked] = field(default_factory=list[Asked])
+    asked: list[AskedCall] = field(default_factory=list[AskedCall])
     printed: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
     dump: bytes | None = None
@@ -83,7 +83,7 @@ class Sandbox:
 
     async def start(
         self, code: str, modules: Modules, limits: CodeLimits, calls: int, at: float, seed: str
-    ) -> Turn:
+    ) -> SandboxTurn:
         """Begins a program. `at` is the time that it sees, `seed` begins its random numbers: executed again,
         it does the same. Raises InvalidArgumentsError if the program cannot be read or its types are wrong;
         nothing of it was executed then."""
@@ -93,10 +93,10 @@ class Sandbox:
             )
         pool = await self._ready()
 
-        def work() -> Turn:
+        def work() -> SandboxTurn:
             import pydantic_monty as monty
 
-            turn = Turn()
+            turn = SandboxTurn()
             known = {name: _factory(monty, make) for name, make in modules.items()}
             opening = pool.checkout(
                 script_name=_CODE,
@@ -119,14 +119,14 @@ class Sandbox:
 
         return await in_thread(work, "program")
 
-    async def go_on(self, dump: bytes, settled: Settled, modules: Modules, calls: int) -> Turn:
+    async def go_on(self, dump: bytes, settled: Settled, modules: Modules, calls: int) -> SandboxTurn:
         """Continues a program where it waits, with results of calls. `calls`: how many more it may make."""
         pool = await self._ready()
 
-        def work() -> Turn:
+        def work() -> SandboxTurn:
             import pydantic_monty as monty
 
-            turn = Turn()
+            turn = SandboxTurn()
             known = {name: _factory(monty, make) for name, make in modules.items()}
             with _session(pool.checkout(external_modules=known)) as session:
 
@@ -215,7 +215,7 @@ def _never(*_: Any, **__: Any) -> None:
     raise AssertionError("calls are answered by the host, one by one")
 
 
-def _printer(turn: Turn) -> Callable[[Any, str], None]:
+def _printer(turn: SandboxTurn) -> Callable[[Any, str], None]:
     left = MOST_PRINTED
 
     def printed(_: Any, text: str) -> None:
@@ -227,7 +227,7 @@ def _printer(turn: Turn) -> Callable[[Any, str], None]:
     return printed
 
 
-def _advanced(turn: Turn, calls: int, begin: Callable[[], SyncSnapshot]) -> Turn:
+def _advanced(turn: SandboxTurn, calls: int, begin: Callable[[], SyncSnapshot]) -> SandboxTurn:
     """Executes a program until all of it waits, or it ends."""
     import pydantic_monty as monty
 
@@ -248,7 +248,7 @@ def _advanced(turn: Turn, calls: int, begin: Callable[[], SyncSnapshot]) -> Turn
     return turn
 
 
-def _follow(turn: Turn, calls: int, snapshot: SyncSnapshot) -> None:
+def _follow(turn: SandboxTurn, calls: int, snapshot: SyncSnapshot) -> None:
     import pydantic_monty as monty
 
     while True:
@@ -269,7 +269,7 @@ def _follow(turn: Turn, calls: int, snapshot: SyncSnapshot) -> None:
             return
         else:
             turn.asked.append(
-                Asked(snapshot.call_id, snapshot.function_name, snapshot.kwargs, len(snapshot.args))
+                AskedCall(snapshot.call_id, snapshot.function_name, snapshot.kwargs, len(snapshot.args))
             )
             snapshot = snapshot.resume({"future": ...})
 

@@ -10,7 +10,7 @@ import keyword
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.code_mode.naming import TYPE_NAMES, Function, identifier, parameter_names
+from spindle.code_mode.naming import TYPE_NAMES, ToolFunction, identifier, parameter_names
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
 from spindle.domain.tool import is_wrapped
 from spindle.schemas.models import model_description, model_schema
@@ -28,12 +28,12 @@ MOST_SAID: Final = 2_000
 """Characters of a description."""
 
 
-def stub_of(tools: Iterable[tuple[Function, Tool]]) -> str:
+def stub_of(tools: Iterable[tuple[ToolFunction, Tool]]) -> str:
     """Returns the stub of a module with these tools, for the type checker."""
     return HEAD + "".join(declared(function, tool) for function, tool in tools)
 
 
-def described(function: Function, tool: Tool, *, briefly: bool = False) -> str:
+def described(function: ToolFunction, tool: Tool, *, briefly: bool = False) -> str:
     """Returns a tool for a model to read: its types and signature, and what it says of itself."""
     said = model_description(tool).strip()
     if briefly:
@@ -44,7 +44,7 @@ def described(function: Function, tool: Tool, *, briefly: bool = False) -> str:
     return "\n".join([*lines, *told, declaration.strip()])
 
 
-def declared(function: Function, tool: Tool, *, path: str | None = None) -> str:
+def declared(function: ToolFunction, tool: Tool, *, path: str | None = None) -> str:
     """Returns the declaration of a tool. With `path`, its types have the name of the module before them."""
     types = _Types(function, path is not None)
     schema = model_schema(tool)
@@ -89,7 +89,7 @@ _Key = tuple[int, Any]
 class _Types:
     """The types of one tool, named after it."""
 
-    def __init__(self, function: Function, shown: bool) -> None:
+    def __init__(self, function: ToolFunction, shown: bool) -> None:
         self.made: list[str] = []
         self._stem = _camel(function.name)
         self._before = f"{function.module}." if shown else ""

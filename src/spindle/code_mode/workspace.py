@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spindle.calls.options import CallOptions
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
-    from spindle.code_mode.library import Library
+    from spindle.code_mode.library import ToolLibrary
     from spindle.code_mode.sandbox import Sandbox
     from spindle.domain.call import Result
     from spindle.domain.identity import Principal
@@ -46,9 +46,9 @@ class WorkspaceCode:
 
         return Sandbox()
 
-    async def library(self, principal: Principal) -> Library:
+    async def library(self, principal: Principal) -> ToolLibrary:
         """Returns the tools that this principal may call."""
-        from spindle.code_mode.library import Library
+        from spindle.code_mode.library import ToolLibrary
 
         await self._catalog.look_again()
         every = await self._catalog.tools(ToolFilter())
@@ -61,7 +61,7 @@ class WorkspaceCode:
         async def find(name: str) -> Tool:
             return await self._catalog.find(name, principal, sees)
 
-        return Library(every, usable, find)
+        return ToolLibrary(every, usable, find)
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         """Executes a program, from its start or after a pause."""

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from spindle.errors import ConfigurationError
+from spindle.ports.declared import is_declared
 from spindle.ports.source import Source
 from spindle.ports.tool_checker import ToolChecker
 
@@ -75,6 +76,8 @@ def config_models(wanted: set[str]) -> dict[str, Any]:
 @cache
 def checkers() -> Mapping[str, ToolChecker]:
     """The checkers of tools that installed packages bring, by name. All of them are used."""
+    if not is_declared(CHECKERS):
+        return {}
     from importlib.metadata import entry_points
 
     found: dict[str, ToolChecker] = {}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import httpx
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
@@ -35,12 +36,14 @@ def called(name: str, arguments: dict[str, Any], id: str = "c1") -> Any:
 
 @pytest.fixture
 async def chat(model: ModelServer) -> AsyncIterator[ChatOpenAI]:
-    found = ChatOpenAI(
-        model="gpt-scripted", base_url=model.openai_url, api_key="any", max_retries=0, use_responses_api=False
-    )
-    yield found
-    await found.root_async_client.close()
-    found.root_client.close()
+    # Clients of its own: the library keeps one for each address, and another test's server may have had the
+    # same port.
+    with httpx.Client() as client:
+        async with httpx.AsyncClient() as async_client:
+            yield ChatOpenAI(
+                model="gpt-scripted", base_url=model.openai_url, api_key="any", max_retries=0,
+                use_responses_api=False, http_client=client, http_async_client=async_client,
+            )  # fmt: skip
 
 
 def graph(chat: ChatOpenAI, offered: list[StructuredTool]) -> Any:

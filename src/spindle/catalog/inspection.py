@@ -15,7 +15,6 @@ from spindle.catalog.text_rules import HIDES, RULES, folded, hidden_in, is_mixed
 from spindle.domain.definitions import references_in
 from spindle.domain.finding import ToolFinding
 from spindle.domain.json_schema import canonical, is_array, is_object
-from spindle.domain.source import OWN_CODE
 from spindle.giving_way import give_way
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def inspect(
     checkers: Mapping[str, ToolChecker],
 ) -> list[ToolFinding]:
     """Returns what is found in the texts of these tools. `others` are the names of tools of other sources."""
-    if config.screen == "off" or config.kind in OWN_CODE:
+    if config.screen == "off" or _is_own(config):
         return []
     names = _Names(tools, others)
     shared: dict[int, dict[str, list[Found]]] = {}
@@ -69,7 +68,7 @@ def instructions_name(source: str) -> str:
 
 def inspect_instructions(source: str, config: SourceConfig, said: str | None) -> list[ToolFinding]:
     """Returns what is found in the words of a source on how its tools are meant to be used."""
-    if not said or config.screen == "off" or config.kind in OWN_CODE:
+    if not said or config.screen == "off" or _is_own(config):
         return []
     gravity = {"gravity": "note"} if config.screen == "note" else {}
     found = [ToolFinding(instructions_name(source), *item).bounded() for item in _in_texts([said])]
@@ -172,3 +171,10 @@ def _by_others(tool: Tool, checkers: Mapping[str, ToolChecker]) -> list[ToolFind
         except Exception as error:  # noqa: BLE001 - somebody else's code: its mistake must not let a tool pass
             found.append(ToolFinding(tool.name, name, f"the checker {name!r} failed: {error!r}"))
     return found
+
+
+def _is_own(config: SourceConfig) -> bool:
+    """True for tools that are the workspace's own code."""
+    from spindle.domain.source import OWN_CODE  # where settings are typed, which takes long to load
+
+    return config.kind in OWN_CODE

@@ -1,17 +1,17 @@
 """Spares a command the search of pydantic for plugins.
 
 Before its first model, pydantic looks through what every installed package declares, with a library that
-takes longer to load and more memory than our settings. Nearly nobody has a plugin, and seeing that none is
-declared takes a few reads.
+takes longer to load and more memory than our settings.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
+
+from spindle.ports.declared import is_declared
 
 MODULE = "pydantic.plugin._loader"
 
@@ -28,7 +28,7 @@ class _Loader(ModuleType):
 
     def get_plugins(self) -> Iterable[Any]:
         if self._none_declared is None:
-            self._none_declared = not any(map(_declares_plugin, sys.path))
+            self._none_declared = not is_declared("pydantic")
         return () if self._none_declared else self.__getattr__("get_plugins")()
 
     def __getattr__(self, name: str) -> Any:
@@ -39,23 +39,3 @@ class _Loader(ModuleType):
         if sys.modules.get(MODULE) is self:
             del sys.modules[MODULE]
         return getattr(import_module(MODULE), name)
-
-
-def _declares_plugin(folder: str) -> bool:
-    """True if a package in this folder declares a plugin, or only pydantic itself can tell."""
-    try:
-        with os.scandir(folder or ".") as found:
-            packages = [item.path for item in found if item.name.endswith((".dist-info", ".egg-info"))]
-    except NotADirectoryError:
-        return True  # an archive
-    except OSError:
-        return False
-    return any(map(_has_group, packages))
-
-
-def _has_group(package: str) -> bool:
-    try:
-        with open(os.path.join(package, "entry_points.txt"), "rb") as file:
-            return b"[pydantic]" in file.read()
-    except OSError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ class LightEmbedder:
     batch = 256
 
     def __init__(self) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
         found = find_spec(PACKAGE)
         places = found.submodule_search_locations if found is not None else None
         try:

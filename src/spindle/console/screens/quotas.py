@@ -75,7 +75,9 @@ async def quotas(look: Look) -> QuotaPage:
     if name and name in written:
         raise NotFoundError(f"the quota {name!r} is in the settings", hint="change it there")
     if name and (name not in made or not _is_plain(made[name])):
-        raise NotFoundError(f"there is no quota {name!r} to be changed here", hint="see `spindle quota list`")
+        raise NotFoundError(
+            f"there is no quota {name!r} to be changed here", hint="all are listed on this page"
+        )
     page = page_of(sorted(every), look.query)
     lines = [
         QuotaLine(one, every[one], limits(every[one]), one in written, one in made and _is_plain(every[one]))

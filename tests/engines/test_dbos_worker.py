@@ -251,3 +251,13 @@ async def test_connections_that_were_lost_while_idle_are_replaced(place: Place) 
         assert lost, "it keeps connections"
         await engine.submit(RunTurn("second", 1, "default"))
         assert await engine.unfinished(["first.1", "second.1"]) == {"first.1", "second.1"}
+
+
+async def test_a_connection_that_comes_back_after_the_end_is_closed(place: Place) -> None:
+    async with place.opened() as engine:
+        held = engine.connections().connect()
+        connection = held.connection.dbapi_connection
+        assert isinstance(connection, psycopg.Connection)
+    assert not connection.closed, "somebody has it"
+    held.close()
+    assert connection.closed

@@ -21,6 +21,7 @@ from spindle.engines.dbos_place import (
     VERSION,
     WORKFLOW,
     EnginePlace,
+    close_all,
     whole,
 )
 from spindle.engines.notes import quiet
@@ -107,7 +108,7 @@ class DbosEngine:
             await in_thread(client.destroy, THREAD)
         engine, self._engine = self._engine, None
         if engine is not None:
-            await in_thread(engine.dispose, THREAD)
+            await in_thread(lambda: close_all(engine), THREAD)
 
     async def asked(self, ask: Callable[[DBOSClient], Any]) -> Any:
         """Asks DBOS in a thread. Raises StoreError if its tables cannot be used, without trying for long."""

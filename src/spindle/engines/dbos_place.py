@@ -96,6 +96,15 @@ def _refuse_lost(connection: psycopg.Connection, *_: Any) -> None:
         raise sqlalchemy.exc.DisconnectionError
 
 
+def close_all(engine: sqlalchemy.Engine) -> None:
+    """Closes the connections, and those that a thread still has in hand as soon as it gives them back: the
+    pool would keep these for nobody."""
+    from sqlalchemy import event
+
+    event.listen(engine, "checkin", lambda _, record: record.invalidate())
+    engine.dispose()
+
+
 @contextlib.contextmanager
 def whole(engine: sqlalchemy.Engine) -> Generator[None]:
     """Has tables of SQLite be made wholly or not at all, and by one process at a time: a transaction would

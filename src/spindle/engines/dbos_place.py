@@ -101,7 +101,10 @@ def close_all(engine: sqlalchemy.Engine) -> None:
     pool would keep these for nobody."""
     from sqlalchemy import event
 
-    event.listen(engine, "checkin", lambda _, record: record.invalidate())
+    def close(_: Any, record: Any) -> None:
+        record.invalidate()
+
+    event.listen(engine, "checkin", close)
     engine.dispose()
 
 

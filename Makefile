@@ -32,6 +32,7 @@ CLIENTS_READY  := .node/.clients-ready
 EXAMPLES_READY := .node/.asyncapi-ready
 APIS_READY     := .node/.apis-ready
 CORPUS_READY   := .node/.corpus-ready
+CONSOLE_READY  := .node/console/.ready
 
 # Holds the examples of AsyncAPI documents that the tests read: they are unpacked, nothing is installed.
 ASYNCAPI := @asyncapi/cli@4.1.1
@@ -115,7 +116,7 @@ corpus: $(VENV_READY) $(CORPUS_READY) ## import thousands of public OpenAPI docu
 	@$(IN_VENV) .venv/bin/python scripts/corpus/run.py .node/corpus --seen tests/servers/npm/apis.txt $(ARGS)
 
 .PHONY: check
-check: check-format check-lint check-types check-layers check-size check-words ## formatting, lint, types, layers, module size, docstrings
+check: check-format check-lint check-types check-layers check-size check-words check-console ## formatting, lint, types, layers, module size, docstrings, the console's built files
 
 .PHONY: format
 format: check-ready ## format the code and apply the safe fixes
@@ -133,6 +134,10 @@ dist: $(PUBLISH_READY) ## build the wheel and the sdist, check them, and use Spi
 .PHONY: docs
 docs: $(PUBLISH_READY) ## build the pages into site/, strictly: every link and every name of the API must be there
 	@.venv-publish/bin/python scripts/build_site.py
+
+.PHONY: console
+console: $(VENV_READY) $(CONSOLE_READY) ## build the scripts and styles that the package ships, out of console/
+	@.venv/bin/python scripts/build_console.py
 
 .PHONY: picture
 picture: $(VENV_READY) ## draw the terminal of README.md again, out of what its commands really show
@@ -159,10 +164,10 @@ clean: ## remove everything that was installed or generated here
 check-ready: $(VENV_READY)
 	@$(PREPARE) check
 
-rest-ready: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY)
+rest-ready: $(VENV_READY) $(CONSOLE_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY)
 	@$(PREPARE) browser $(if $(COVERAGE),coverage) --tests $(ARGS)
 
-.PHONY: check-format check-lint check-types check-layers check-size check-words
+.PHONY: check-format check-lint check-types check-layers check-size check-words check-console
 check-format: check-ready
 	@$(call say,ruff format --check)
 	@.venv/bin/ruff format --check .
@@ -187,13 +192,18 @@ check-words: check-ready
 	@$(call say,docstrings)
 	@.venv/bin/python scripts/check_docstrings.py
 
+# Compares with the note of the last build, which needs no Node.js; `make test-rest` builds anew and compares.
+check-console: check-ready
+	@$(call say,built files of the console)
+	@.venv/bin/python scripts/build_console.py --check
+
 ##@ What is set up once, and again when its list changes
 
 .PHONY: venv node peers
 venv: $(VENV_READY)
 	@$(PREPARE) --all
 peers: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY)
-node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY)
+node: $(CONSOLE_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY)
 
 $(VENV_READY):
 	$(call make_venv,.venv)
@@ -261,6 +271,13 @@ $(SERVERS_READY): tests/servers/npm/package.json $(NODE_READY)
 	@$(call say,installing the MCP servers from npm that the tests call into .node)
 	@cp tests/servers/npm/package.json .node/package.json
 	@cd .node && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
+	@touch $@
+
+# Exactly what the lock has, with its hashes: these files get into the package.
+$(CONSOLE_READY): console/package.json console/package-lock.json $(NODE_READY)
+	@$(call say,installing what builds the console into .node/console)
+	@mkdir -p .node/console && cp console/package.json console/package-lock.json .node/console/
+	@cd .node/console && PATH="$(CURDIR)/.node/bin:$$PATH" NODE_USE_SYSTEM_CA=1 npm ci --no-audit --no-fund --ignore-scripts --no-update-notifier --loglevel=error >&2
 	@touch $@
 
 # The page of an example, which the tests go through in a browser.

@@ -10,6 +10,7 @@ from spindle.rest import runs_document
 from spindle.serving import admin_document
 
 FOLDER = Path(console.__file__).parent
+SCRIPTS = Path(__file__).parents[2] / "console"
 OWN = {"POST /console/leave"}
 """Ends a browser's session, which only a browser has."""
 
@@ -24,7 +25,7 @@ def test_every_change_of_a_page_is_in_an_openapi_document() -> None:
         asked |= {
             _with_stars(text) for text in re.findall(r'data-api="(\w+ [^"]+)"', file.read_text("utf-8"))
         }
-    for file in (FOLDER / "static").glob("*.js"):
+    for file in SCRIPTS.glob("*.js"):
         for method, path in re.findall(r'api\("(\w+)", ["`](/[^"`]*)', file.read_text("utf-8")):
             asked.add(_with_stars(f"{method} {path}"))
     assert len(asked) > 15

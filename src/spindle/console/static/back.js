@@ -1,10 +1,1 @@
-// Back from a provider: asks for the same again, as a page of this site, so that the session's cookie comes along.
-"use strict";
-(() => {
-  const query = new URLSearchParams(location.search);
-  query.set("returned", "1");
-  const back = sessionStorage.getItem("spindle-back");
-  if (back) query.set("back", back);
-  sessionStorage.removeItem("spindle-back");
-  location.replace(`${location.pathname}?${query}`);
-})();
+"use strict";(()=>{const e=new URLSearchParams(location.search);e.set("returned","1");const a=sessionStorage.getItem("spindle-back");a&&e.set("back",a),sessionStorage.removeItem("spindle-back"),location.replace(`${location.pathname}?${e}`)})();

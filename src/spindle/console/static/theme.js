@@ -1,6 +1,1 @@
-// Puts the chosen theme in force before anything is drawn.
-"use strict";
-(() => {
-  const chosen = localStorage.getItem("spindle-theme");
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-})();
+"use strict";(()=>{const e=localStorage.getItem("spindle-theme");(e==="light"||e==="dark")&&(document.documentElement.dataset.theme=e)})();

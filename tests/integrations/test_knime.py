@@ -184,6 +184,8 @@ def test_the_node_only_hands_over() -> None:
         "tool_calls.provide",
         "tool_calls.prompt",
         "tool_calls.as_columns",
+        "tool_calls.named",
+        "tool_calls.newest",
         "tool_calls.without_row_ids",
     }
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from servers.http_server import HttpServer
+from spindle.errors import SpindleError
 from spindle.tables import Port, ToolRow
 from spindle.testing import ModelServer, ToolCall, Turn
 from tables.tool_rows import READ, REPORT
@@ -132,7 +133,9 @@ def test_a_node_that_lacks_something_is_not_configured(extension: Any, knext: An
     with pytest.raises(knext.InvalidParametersError):
         extension.McpToolProvider().configure(knext.ConfigurationContext())
     with pytest.raises(knext.InvalidParametersError):
-        node(extension.AgentPrompter(), message="Go.", model="x:y").configure(knext.ConfigurationContext())
+        node(extension.AgentPrompter(), message="Go.", model="x:y").configure(
+            knext.ConfigurationContext(), None, None, []
+        )
 
 
 # --- Agent Prompter
@@ -160,6 +163,7 @@ async def test_servers_and_workflows_of_one_column_are_called(
         None, pa.int64(), '{"value_factory_class":"org.knime.core.data.v2.time.LocalDateValueFactory"}'
     )
     days = pa.ExtensionArray.from_storage(date, pa.array([20_000]))
+    more = knext.Table.from_pyarrow(pa.table({"what": ["Tea"]}), row_ids="generate")
     sales = knext.Table.from_pyarrow(pa.table({"who": ["Wilhelmina"], "at": days}), row_ids="generate")
     context = knext.ExecutionContext({"openai": "k3y"}, execute_tool=execute)
     async with HttpServer() as server:
@@ -167,12 +171,13 @@ async def test_servers_and_workflows_of_one_column_are_called(
         far = ToolRow.remote("far", source={"kind": "mcp", "settings": {"command": ["x"]}})
         given = table_of(extension, knext, say, workflow, far)
         ready = prompter(extension, ids="more, sales", errors=True)
-        schemas = ready.configure(context)
-        outputs = await asyncio.to_thread(ready.execute, context, given, None, None, sales, None)
+        (said, kept) = ready.configure(context, None, None, [None, None])
+        outputs = await asyncio.to_thread(ready.execute, context, given, None, [more, sales])
         assert server.calls("echo") == 1
-    messages, made, nothing = (output.to_pyarrow() for output in outputs)
-    assert len(schemas) == len(outputs) == len(extension.AgentPrompter.output_ports)
-    assert messages.column_names == ["<RowID>", *schemas[0].column_names]
+    messages, (made, nothing) = outputs[0].to_pyarrow(), [output.to_pyarrow() for output in outputs[1]]
+    assert len(outputs) == len(extension.AgentPrompter.output_ports)
+    assert kept == [None, None]
+    assert messages.column_names == ["<RowID>", *said.column_names]
     assert messages["content"].to_pylist()[-1] == "Done."
     assert set(messages["error"].to_pylist()) == {None}
     assert made.drop_columns(["<RowID>"]).to_pylist() == [{"n": 1}]
@@ -190,12 +195,33 @@ async def test_servers_and_workflows_of_one_column_are_called(
     assert all(fraction < 1 for fraction, _ in context.progress)
 
 
+@pytest.mark.parametrize(
+    ("factory", "word"),
+    [
+        ("time.LocalDateValueFactory", "date"),
+        ("time.LocalTimeValueFactory", "time of day"),
+        ("time.LocalDateTimeValueFactory", "date and time"),
+        ("time.ZonedDateTimeValueFactory2", "date and time with a zone"),
+        ("time.DurationValueFactory", "duration"),
+        ("time.PeriodValueFactory", "duration in days"),
+        ("value.DenseBitVectorValueFactory", "dense bit vector"),
+    ],
+)
+def test_knimes_types_have_words_that_a_model_knows(extension: Any, factory: str, word: str) -> None:
+    logical = json.dumps({"value_factory_class": f"org.knime.core.data.v2.{factory}"})
+    kind = importlib.import_module("knime._arrow._types").LogicalTypeExtensionType(None, pa.int64(), logical)
+    days = pa.ExtensionArray.from_storage(kind, pa.array([20_000]))
+    table = extension.tool_calls.with_type_words(pa.table({"at": days}))
+    assert table.schema.field("at").metadata[b"spindle.type"] == word.encode()
+    assert table.schema.field("at").type == kind
+
+
 async def test_a_canceled_node_stops(extension: Any, knext: Any, model: ModelServer) -> None:
     async with HttpServer() as server:
         given = table_of(extension, knext, ToolRow.remote("say", server_uri=server.url, remote_name="echo"))
         context = knext.ExecutionContext({"openai": "k3y"}, cancel_when=lambda: True)
         with pytest.raises(extension.tool_calls.CanceledError):
-            await asyncio.to_thread(prompter(extension).execute, context, given, None, None, None, None)
+            await asyncio.to_thread(prompter(extension).execute, context, given, None, [])
     assert model.requests == []
 
 
@@ -206,10 +232,107 @@ async def test_a_conversation_goes_on_with_the_roles_of_knime(
     context = knext.ExecutionContext({"openai": "k3y"})
     given = table_of(extension, knext, READ.__class__.remote("say", server_uri="http://127.0.0.1:9/mcp"))
     ready = prompter(extension, knime_roles=True, errors=True)
-    first, *_ = await asyncio.to_thread(ready.execute, context, given, None, None, None, None)
+    first, *_ = await asyncio.to_thread(ready.execute, context, given, None, [])
     assert first.to_pyarrow()["role"].to_pylist() == ["human", "ai"]
-    second, *_ = await asyncio.to_thread(ready.execute, context, given, first, None, None, None)
+    second, *_ = await asyncio.to_thread(ready.execute, context, given, first, [])
     assert second.to_pyarrow()["content"].to_pylist() == ["Go.", "Hello.", "Go.", "Still here."]
+
+
+def messages_of(knext: Any, cells: list[Any]) -> Any:
+    """A column of messages as KNIME's own nodes give it."""
+    parts = pa.large_list(pa.struct([("0", pa.string()), ("1", pa.large_binary())]))
+    calls = pa.large_list(pa.struct([(name, pa.string()) for name in "012"]))
+    fields = [("0", pa.string()), ("1", parts), ("2", calls), ("3", pa.string()), ("4", pa.string())]
+    logical = importlib.import_module("knime._arrow._types").LogicalTypeExtensionType(
+        None,
+        pa.struct(fields),
+        '{"value_factory_class":"org.knime.ai.core.data.message.MessageValueFactory"}',
+    )
+    column = pa.ExtensionArray.from_storage(logical, pa.array(cells, pa.struct(fields)))
+    return knext.Table.from_pyarrow(pa.table({"talk": column}), row_ids="generate")
+
+
+async def test_messages_of_knimes_own_type_are_read_and_written(
+    extension: Any, knext: Any, model: ModelServer
+) -> None:
+    def said(kind: str, words: str, **more: Any) -> dict[str, Any]:
+        parts = [{"0": "text", "1": words.encode()}]
+        return {"0": kind, "1": parts, "2": None, "3": None, "4": None} | more
+
+    before = [
+        said("USER", "Say hi."),
+        said("AI", "I do.", **{"2": [{"0": "c1", "1": "say", "2": '{"text":"hi"}'}]}),
+        said("TOOL", "hi", **{"3": "c1", "4": "say"}),
+        said("AI", "It said hi."),
+    ]
+    model.feed(Turn(calls=[ToolCall("say", {"text": "ho"})]), "Done.", "Still here.")
+    context = knext.ExecutionContext({"openai": "k3y"}, output_ports=[1, 0])
+    ready = prompter(extension, as_values=True, errors=True)
+    schema, nothing = ready.configure(context, None, None, [])
+    assert nothing == []
+    async with HttpServer() as server:
+        given = table_of(extension, knext, ToolRow.remote("say", server_uri=server.url, remote_name="echo"))
+        history = messages_of(knext, before)
+        first = await asyncio.to_thread(ready.execute, context, given, history, [])
+        second = await asyncio.to_thread(ready.execute, context, given, first, [])
+        assert server.calls("echo") == 1
+    table = first.to_pyarrow()
+    assert table.column_names == ["<RowID>", *schema.column_names] == ["<RowID>", "Conversation", "error"]
+    announced = schema.columns[0].ktype
+    assert json.loads(announced.logical_type) == json.loads(table["Conversation"].type._logical_type)
+    assert len(announced.storage.inner) == table["Conversation"].type.storage_type.num_fields == 5
+    cells = table["Conversation"].combine_chunks().storage.to_pylist()
+    assert cells[:5] == [*before, said("USER", "Go.")]
+    (call,) = cells[5]["2"]
+    assert (call["1"], json.loads(call["2"])) == ("say", {"text": "ho"})
+    assert (cells[6]["0"], cells[6]["3"], cells[6]["4"]) == ("TOOL", call["0"], "say")
+    assert cells[7] == said("AI", "Done.")
+    more = second.to_pyarrow()["Conversation"].combine_chunks().storage.to_pylist()
+    assert more == [*cells, said("USER", "Go."), said("AI", "Still here.")]
+    last = [message["role"] for message in model.requests[-1].body["messages"] if message["role"] != "system"]
+    assert last == ["user", "assistant", "tool", "assistant"] * 2 + ["user"]
+
+
+@pytest.mark.parametrize("ports", [0, 1, 4])
+async def test_there_are_as_many_tables_as_ports_were_added(
+    extension: Any, knext: Any, model: ModelServer, ports: int
+) -> None:
+    calls = [
+        ToolCall("forecast", {"orders": name}) for name in ("first", "data_2", "third", "data_4", "data_5")
+    ]
+    model.feed(*[Turn(calls=[call]) for call in calls], "Done.")
+
+    def execute(tool: Any, configuration: Any, inputs: Any, hints: Any) -> Any:
+        (table,) = inputs
+        made = pa.table({"was": table.to_pyarrow()["n"]})
+        return "", [knext.Table.from_pyarrow(made, row_ids="generate")], []
+
+    row = ToolRow.workflow("forecast", input_ports=[Port("orders")], output_ports=[Port("ahead")])
+    given = table_of(extension, knext, row)
+    data = [knext.Table.from_pyarrow(pa.table({"n": [n]}), row_ids="generate") for n in range(5)]
+    context = knext.ExecutionContext({"openai": "k3y"}, execute_tool=execute, output_ports=[1, ports])
+    ready = prompter(extension, ids="first, , third")
+    _schema, announced = ready.configure(context, None, None, [None] * 5)
+    outputs = await asyncio.to_thread(ready.execute, context, given, None, data)
+    told = model.requests[0].instructions
+    for name in ("first", "data_2", "third", "data_4", "data_5"):
+        assert f"- {name}: n (int" in told
+    assert len(announced) == ports
+    if ports:
+        _messages, made = outputs
+        found = [table.to_pyarrow()["was"].to_pylist() for table in made]
+        assert found == [[n] for n in range(5)][-ports:]
+    else:
+        assert outputs.to_pyarrow().num_rows == 12
+
+
+async def test_two_tables_of_one_id_are_refused(extension: Any, knext: Any, model: ModelServer) -> None:
+    data = [knext.Table.from_pyarrow(pa.table({"n": [n]}), row_ids="generate") for n in range(2)]
+    given = table_of(extension, knext, READ)
+    ready = prompter(extension, ids="data_2")
+    with pytest.raises(SpindleError, match="two tables have the id 'data_2'"):
+        ready.execute(knext.ExecutionContext({"openai": "k3y"}), given, None, data)
+    assert model.requests == []
 
 
 def test_the_stand_in_refuses_what_knime_refuses(extension: Any, knext: Any) -> None:

@@ -1,4 +1,4 @@
-"""The nodes, as thin as they can be: what they do is in `tools`, which knows nothing of KNIME."""
+"""The nodes, as thin as they can be: what they do is in `tool_calls`, which knows nothing of KNIME."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ category = knext.category(
 )
 
 
-def schema_of(columns):
-    """KNIME's schema of columns with Arrow types."""
+def columns_of(columns):
+    """KNIME's columns for columns with Arrow types."""
     types = {pa.string(): knext.string(), pa.int32(): knext.int32(), pa.bool_(): knext.bool_()}
-    return knext.Schema.from_columns([knext.Column(types[kind], name) for name, kind in columns.items()])
+    return [knext.Column(types[kind], name) for name, kind in columns.items()]
 
 
 @knext.node(
@@ -66,7 +66,7 @@ class McpToolProvider:
             raise knext.InvalidParametersError("Say where the server is.")
         if self.as_tools:
             return knext.Schema.from_columns([knext.Column(tool_values.tool_type(), "tool")])
-        return schema_of(tool_calls.COLUMNS)
+        return knext.Schema.from_columns(columns_of(tool_calls.COLUMNS))
 
     def execute(self, context):
         made = tool_calls.provide(
@@ -93,13 +93,17 @@ class McpToolProvider:
     category=category,
 )
 @knext.input_table(name="Tools", description="As MCP Tool Provider gives them, filtered or concatenated.")
-@knext.input_table(name="History", description="Messages that came before.", optional=True)
-@knext.input_table(name="Data 1", description="A table that is handed to tools by its id.", optional=True)
-@knext.input_table(name="Data 2", description="Another one.", optional=True)
-@knext.input_table(name="Data 3", description="Another one.", optional=True)
-@knext.output_table(name="Messages", description="All that was said, one row for each message.")
-@knext.output_table(name="Made 1", description="The first table that a tool made, if any did.")
-@knext.output_table(name="Made 2", description="The second one.")
+@knext.input_table(
+    name="History",
+    description="Messages that came before, of an Agent Prompter of either kind.",
+    optional=True,
+)
+@knext.input_table_group(name="Data", description="Tables that are handed to tools by their ids.")
+@knext.output_table(name="Messages", description="All that was said.")
+@knext.output_table_group(
+    name="Made",
+    description="The tables that tools made, the newest last. Ports that are left over are empty.",
+)
 class AgentPrompter:
     """Lets a language model work with a table of tools.
 
@@ -117,7 +121,11 @@ class AgentPrompter:
         choices=lambda context: list(context.get_credential_names()),
     )
     instructions = knext.MultilineStringParameter("Instructions", "What the model is told before.", "")
-    ids = knext.StringParameter("Ids of the data", "By which the model names them.", "data_1, data_2, data_3")
+    ids = knext.StringParameter(
+        "Ids of the data",
+        "By which the model names them, with commas between; the rest are data_1, data_2, …",
+        "",
+    )
     workspace = knext.StringParameter("Workspace", "The folder whose flows may be run; empty: none.", "")
     steps = knext.IntParameter(
         "Iteration limit", "Answers of the model before it must come to an end.", 25, min_value=1
@@ -131,31 +139,35 @@ class AgentPrompter:
     knime_roles = knext.BoolParameter(
         "KNIME's names for roles", "`human` and `ai` in place of `user` and `assistant`.", False
     )
+    as_values = knext.BoolParameter(
+        "One column of messages",
+        "One column of KNIME's type of messages, of its AI extension. Otherwise one column for each field.",
+        False,
+    )
     errors = knext.BoolParameter(
         "Error column", "What goes wrong is in a column of its own, and the node does not fail.", False
     )
 
-    def configure(self, context, *inputs):
+    def configure(self, context, given, history, data):
         if not (self.message and self.model and self.key):
             raise knext.InvalidParametersError("Say what to do, and choose a model and its key.")
+        said = [knext.Column(tool_values.message_type(), tool_calls.CONVERSATION)]
+        said = said if self.as_values else columns_of(tool_calls.MESSAGES)
+        said = [*said, *columns_of({tool_calls.ERROR: pa.string()} if self.errors else {})]
         # The columns of tables that tools make are known when the node has been executed.
-        errors = {tool_calls.ERROR: pa.string()} if self.errors else {}
-        return schema_of(tool_calls.MESSAGES | errors), None, None
+        return knext.Schema.from_columns(said), [None] * context.get_connected_output_port_numbers()[1]
 
-    def execute(self, context, given, history, *data):
+    def execute(self, context, given, history, data):
         def run_workflow(row, configuration, inputs):
             tables = [knext.Table.from_pyarrow(table, row_ids="generate") for table in inputs]
             message, outputs, _views = context._execute_tool(row, configuration, tables, {})
             return message, [tool_calls.without_row_ids(table.to_pyarrow()) for table in outputs]
 
-        ids = [name.strip() for name in self.ids.split(",")]
         said, made = tool_calls.prompt(
             given.to_pyarrow(),
             self.message,
             history=None if history is None else history.to_pyarrow(),
-            data={
-                name: table.to_pyarrow() for name, table in zip(ids, data, strict=False) if table is not None
-            },
+            data=tool_calls.named([table.to_pyarrow() for table in data], self.ids),
             model=self.model,
             key_name=self.key,
             password_of=lambda name: context.get_credentials(name).password,
@@ -168,8 +180,14 @@ class AgentPrompter:
             is_canceled=context.is_canceled,
             progress=context.set_progress,
             knime_roles=self.knime_roles,
+            as_values=self.as_values,
             errors=self.errors,
             note=context.set_warning,
         )
-        tables = [said, *made.values(), pa.table({}), pa.table({})][:3]
-        return tuple(knext.Table.from_pyarrow(table, row_ids="generate") for table in tables)
+        if self.as_values:
+            said = tool_values.message_columns(said, tool_calls.CONVERSATION)
+        ports = context.get_connected_output_port_numbers()[1]
+        made = tool_calls.newest(list(made.values()), ports)
+        made = [knext.Table.from_pyarrow(table, row_ids="generate") for table in made]
+        said = knext.Table.from_pyarrow(said, row_ids="generate")
+        return (said, made) if ports else said

@@ -14,9 +14,10 @@ import pyarrow as pa
 from spindle import bearer
 from spindle.domain.json_schema import from_json, to_json
 from spindle.errors import AuthError, SpindleError, TableError
-from spindle.tables import prompt_async, tool_column, tool_provider
+from spindle.tables import message_values, prompt_async, tool_column, tool_provider
 from spindle.tables.data import TYPE_WORD
-from spindle.tables.messages import SCHEMA, message_table, read_messages
+from spindle.tables.message_layout import message_column, rows_of_values
+from spindle.tables.messages import KEYS, SCHEMA, message_table, read_messages
 from spindle.tables.tool_row import ToolRow
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ COLUMNS = {
 
 MESSAGES = {field.name: field.type for field in SCHEMA}
 """The columns of messages."""
+CONVERSATION = "Conversation"
+"""The column of messages of KNIME's type."""
 
 _OF_KNIME = {"human": "user", "ai": "assistant"}
 _TO_KNIME = {ours: theirs for theirs, ours in _OF_KNIME.items()}
@@ -112,12 +115,16 @@ def prompt(
     is_canceled: Callable[[], bool] = never,
     progress: Callable[[float, str], None] = lambda *_: None,
     knime_roles: bool = False,
+    as_values: bool = False,
     errors: bool = False,
     note: Callable[[str], None],
 ) -> tuple[pa.Table, dict[str, pa.Table]]:
-    """What was said, and the tables that tools made. Rows that want a credential to be given get the password
-    of the credentials variable of its name; the model's provider gets that of `key_name`. With `errors`, what
-    goes wrong is in a column of its own instead of failing the node."""
+    """What was said, in plain columns or `as_values` of one, and the tables that tools made.
+
+    Rows that want a credential to be given get the password of the credentials variable of its name; the
+    model's provider gets that of `key_name`. With `errors`, what goes wrong is in a column of its own instead
+    of failing the node.
+    """
     given = {name: with_type_words(without_row_ids(table)) for name, table in (data or {}).items()}
     tables = dict(given)
     said: Any = message if history is None else _continued(history, message)
@@ -155,8 +162,11 @@ def prompt(
     finally:
         if notes:
             note("\n".join(notes))
-    if knime_roles:
-        made = _with_roles(made, _TO_KNIME)
+    if as_values:
+        made = pa.table({CONVERSATION: message_values(made)})
+    else:
+        made = made.select(SCHEMA.names)
+        made = _with_roles(made, _TO_KNIME) if knime_roles else made
     if errors:
         column = pa.array([None] * (made.num_rows - 1) + [problem], pa.string())
         made = made.append_column(ERROR, column)
@@ -204,6 +214,25 @@ def type_word(kind: pa.DataType) -> str | None:
     return _DATES.get(found[1], words)
 
 
+def named(tables: Sequence[pa.Table], ids: str) -> dict[str, pa.Table]:
+    """The tables by their ids; those without one are `data_1` and so on, by their place."""
+    given = [name.strip() for name in ids.split(",")]
+    names = [
+        given[place] if place < len(given) and given[place] else f"data_{place + 1}"
+        for place in range(len(tables))
+    ]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TableError(f"two tables have the id {min(twice)!r}", hint="give each an id of its own")
+    return dict(zip(names, tables, strict=True))
+
+
+def newest(made: Sequence[pa.Table], ports: int) -> list[pa.Table]:
+    """As many of the tables that tools made as there are ports, the newest last."""
+    kept = list(made)[-ports:] if ports else []
+    return [*kept, *[pa.table({})] * (ports - len(kept))]
+
+
 def rows_in(table: pa.Table) -> list[ToolRow]:
     """The tools of a table: of plain columns, or of its column of tools."""
     table = without_row_ids(table)
@@ -219,12 +248,25 @@ def rows_in(table: pa.Table) -> list[ToolRow]:
     return [row for row in found.to_pylist() if row is not None]
 
 
-def _continued(history: pa.Table, message: str) -> pa.Table:
-    """The history, of ours or with KNIME's names for the roles, and the message after it."""
-    before = without_row_ids(history)
-    before = before.drop_columns([ERROR]) if ERROR in before.column_names else before
-    last = pa.table({"role": ["user"], "content": [message]})
-    return pa.concat_tables([_with_roles(before, _OF_KNIME), last], promote_options="default")
+def _continued(history: pa.Table, message: str) -> list[dict[str, Any]]:
+    """The history and the message after it. The history is of KNIME's type of messages, or in plain columns
+    with our names for the roles or KNIME's."""
+    values = message_column(history)
+    if values is not None and "role" not in history.column_names:
+        before = rows_of_values(history[values])
+    else:
+        before = _with_roles(history, _OF_KNIME).select(_known(history)).to_pylist()
+    return [*before, {"role": "user", "content": message}]
+
+
+def _known(history: pa.Table) -> list[str]:
+    missing = {"role", "content"} - {*history.column_names}
+    if missing:
+        raise TableError(
+            f"the history has no column {min(missing)!r}, and none of KNIME's type of messages",
+            hint=f"it has: {', '.join(without_row_ids(history).column_names) or 'none'}",
+        )
+    return [name for name in KEYS if name in history.column_names]
 
 
 def _with_roles(table: pa.Table, names: Mapping[str, str]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Tools as values of KNIME: the factory that plugin.xml registers, and columns of KNIME's logical type."""
+"""Tools and messages as values of KNIME: the factory that plugin.xml registers, columns of KNIME's types."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from spindle.tables import ToolValueFactory as Cells
 
 LOGICAL = json.dumps({"value_factory_class": "org.knime.core.node.agentic.tool.ToolValueFactory"})
 """The logical type of a column of tools."""
+MESSAGE = json.dumps({"value_factory_class": "org.knime.ai.core.data.message.MessageValueFactory"})
+"""The logical type of a column of messages. KNIME's AI extension has it, and registers its factory."""
 
 
 class ToolValueFactory(kt.PythonValueFactory):
@@ -63,10 +65,26 @@ def tool_type() -> ks.LogicalType:
 
 def tool_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column as KNIME takes it: its own logical type around a struct with an int32 kind."""
+    wide = for_knime(column)
+    return _logical(LOGICAL, wide.type.storage_type, [chunk.storage for chunk in wide.chunks])
+
+
+def message_type() -> ks.LogicalType:
+    """The type of a column of messages in a schema."""
+    text = ks.string()
+    parts, calls = ks.list_(ks.struct(text, ks.blob())), ks.list_(ks.struct(text, text, text))
+    return ks.LogicalType(MESSAGE, ks.struct(text, parts, calls, text, text))
+
+
+def message_columns(table: pa.Table, name: str) -> pa.Table:
+    """The table with KNIME's logical type around its column of messages."""
+    column = table[name]
+    wrapped = _logical(MESSAGE, column.type, column.chunks)
+    return table.set_column(table.column_names.index(name), name, wrapped)
+
+
+def _logical(logical: str, storage: pa.DataType, chunks: list[pa.Array]) -> pa.ChunkedArray:
     from knime._arrow._types import LogicalTypeExtensionType
 
-    wide = for_knime(column)
-    storage = wide.type.storage_type
-    wanted = LogicalTypeExtensionType(kt.get_converter(LOGICAL), storage, LOGICAL)
-    chunks = [pa.ExtensionArray.from_storage(wanted, chunk.storage) for chunk in wide.chunks]
-    return pa.chunked_array(chunks, wanted)
+    wanted = LogicalTypeExtensionType(kt.get_converter(logical), storage, logical)
+    return pa.chunked_array([pa.ExtensionArray.from_storage(wanted, chunk) for chunk in chunks], wanted)

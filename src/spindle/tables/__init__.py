@@ -21,6 +21,7 @@ from spindle.tables.calling import OpenRows, open_rows
 from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
 from spindle.tables.files import Migration, migrate, read_table, write_table
 from spindle.tables.legacy import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
+from spindle.tables.message_layout import message_values
 from spindle.tables.prompt import prompt, prompt_async
 from spindle.tables.provider import provide, tool_provider
 from spindle.tables.specification import MCPTool, Tool, ToolPort, ToolType, WorkflowTool
@@ -47,6 +48,7 @@ __all__ = [
     "as_tools",
     "concat_tables",
     "for_knime",
+    "message_values",
     "migrate",
     "open_rows",
     "prompt",

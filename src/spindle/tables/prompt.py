@@ -68,6 +68,7 @@ class Prompt:
     async def run(self, app: Spindle) -> pa.Table:
         """Runs the agent, and returns the conversation as a table."""
         from spindle.agents.agent import Agent
+        from spindle.agents.attachments import Attachment
         from spindle.agents.limits import Limits
         from spindle.agents.outcomes import AgentResult
 
@@ -93,8 +94,11 @@ class Prompt:
                 settings=self.settings,
                 ask_user=False,
             )
-            task = self.messages[-1].content or ""
-            outcome = await agent.run(task, history=history_of(self.messages), on_event=self.on_event)
+            last, history = self.messages[-1], history_of(self.messages)
+            files = [Attachment(picture, "image/png") for picture in last.pictures]
+            outcome = await agent.run(
+                last.content or "", history=history, files=files, on_event=self.on_event
+            )
             if not isinstance(outcome, AgentResult):
                 raise ModelError("the run stopped for a person, and nobody can be asked here")
             record = await agent.record(outcome.run_id)

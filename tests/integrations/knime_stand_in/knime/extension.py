@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
@@ -39,11 +39,12 @@ def node(**given: Any) -> Callable[[type], type]:
     return mark
 
 
-def _port(kind: str) -> Callable[..., Callable[[type], type]]:
+def _port(kind: str, *, group: bool = False) -> Callable[..., Callable[[type], type]]:
     def decorator(name: str, description: str, optional: bool = False) -> Callable[[type], type]:
         def mark(cls: type) -> type:
             # Decorators are applied from the last to the first.
-            setattr(cls, kind, [SimpleNamespace(name=name, optional=optional), *getattr(cls, kind, [])])
+            port = SimpleNamespace(name=name, optional=optional, group=group)
+            setattr(cls, kind, [port, *getattr(cls, kind, [])])
             return cls
 
         return mark
@@ -53,6 +54,9 @@ def _port(kind: str) -> Callable[..., Callable[[type], type]]:
 
 input_table = _port("input_ports")
 output_table = _port("output_ports")
+input_table_group = _port("input_ports", group=True)
+"""The user adds any number of ports to a group. A node gets the tables of a group in a list."""
+output_table_group = _port("output_ports", group=True)
 
 
 class _Parameter:
@@ -119,8 +123,9 @@ class Table:
 
 
 class ConfigurationContext:
-    def __init__(self, credentials: dict[str, str] | None = None) -> None:
+    def __init__(self, credentials: dict[str, str] | None = None, output_ports: Sequence[int] = (1,)) -> None:
         self._credentials = credentials or {}
+        self._output_ports = output_ports
         self.warnings: list[str] = []
 
     def get_credential_names(self) -> list[str]:
@@ -128,6 +133,10 @@ class ConfigurationContext:
 
     def get_credentials(self, name: str) -> SimpleNamespace:
         return SimpleNamespace(username="", password=self._credentials[name])
+
+    def get_connected_output_port_numbers(self) -> list[int]:
+        """A number for each output: 1, or of a group how many ports it has."""
+        return list(self._output_ports)
 
     def set_warning(self, text: str) -> None:
         self.warnings.append(text)
@@ -141,8 +150,9 @@ class ExecutionContext(ConfigurationContext):
         credentials: dict[str, str] | None = None,
         cancel_when: Callable[[], bool] = lambda: False,
         execute_tool: Callable[..., Any] | None = None,
+        output_ports: Sequence[int] = (1, 2),
     ) -> None:
-        super().__init__(credentials)
+        super().__init__(credentials, output_ports)
         self._cancel_when = cancel_when
         self._run_tool = execute_tool
         self.progress: list[tuple[float, str | None]] = []

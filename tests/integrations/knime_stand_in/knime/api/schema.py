@@ -30,6 +30,14 @@ def bool_() -> KnimeType:
     return KnimeType("bool")
 
 
+def blob() -> KnimeType:
+    return KnimeType("blob")
+
+
+def list_(inner: KnimeType) -> KnimeType:
+    return KnimeType("list", (inner,))
+
+
 def struct(*inner: KnimeType) -> KnimeType:
     return KnimeType("struct", inner)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spindle import errors
+from spindle.domain.nested_errors import innermost
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -22,7 +23,6 @@ from spindle.errors import (
     ServerError,
     SpindleError,
     from_status,
-    innermost,
     suggest,
 )
 

@@ -79,6 +79,7 @@ PUBLIC = [
     "SpindleError",
     "StateStore",
     "Store",
+    "StoreAwayError",
     "StoreError",
     "SyncReport",
     "TableError",

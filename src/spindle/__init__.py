@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from spindle.errors import RunLostError as RunLostError
     from spindle.errors import ServerError as ServerError
     from spindle.errors import SpindleError as SpindleError
+    from spindle.errors import StoreAwayError as StoreAwayError
     from spindle.errors import StoreError as StoreError
     from spindle.errors import TableError as TableError
     from spindle.errors import ToolError as ToolError
@@ -157,6 +158,7 @@ _HOMES = {
     "SpindleError": "spindle.errors",
     "StateStore": "spindle.adapters.state_store",
     "Store": "spindle.ports.store",
+    "StoreAwayError": "spindle.errors",
     "StoreError": "spindle.errors",
     "SyncReport": "spindle.catalog.diff",
     "TableError": "spindle.errors",

@@ -24,6 +24,7 @@
     ├── ModelError              a language model gave no usable answer         model
     ├── CancelledCallError      the caller cancelled the call                  cancelled
     ├── StoreError              the workspace's own state cannot be used       store
+    │   └── StoreAwayError      it does not answer now
     └── TableError              a table does not hold tools that can be read   table
 
 `Interruption` stands apart: a pause is not an error, so no handler for errors may catch it.
@@ -295,6 +296,10 @@ class StoreError(SpindleError):
     category = "store"
 
 
+class StoreAwayError(StoreError):
+    """The store does not answer now, and may do so in a moment."""
+
+
 class TableError(SpindleError):
     """A table does not hold tools that can be read."""
 
@@ -383,13 +388,6 @@ def from_description(described: Mapping[str, Any]) -> SpindleError:
 def _by_category() -> dict[str, type[SpindleError]]:
     # Backwards: what an extension adds takes nothing's place.
     return {cls.category: cls for cls in reversed(SpindleError.__subclasses__())}
-
-
-def innermost(error: BaseException) -> BaseException:
-    """The first error inside nested exception groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
 
 
 def interruption_in(error: BaseException) -> Interruption | None:

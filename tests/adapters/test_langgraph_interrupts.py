@@ -193,14 +193,22 @@ async def test_another_opening_of_the_workspace_goes_on(tmp_path: Path, kitchen:
     assert kitchen.done == ["buy fish", "order wine"]
 
 
-async def test_a_graph_that_blocks_in_a_thread_is_interrupted_too(app: Spindle, kitchen: Kitchen) -> None:
+@pytest.mark.parametrize("threads", [1, 8])
+async def test_a_graph_that_blocks_in_threads_is_interrupted_too(
+    app: Spindle, kitchen: Kitchen, threads: int
+) -> None:
+    """A call may ask before the thread of the next has begun. Then it is shown alone."""
+    config: Any = THREAD | {"max_concurrency": threads}
     made = graph(await tools(app), InMemorySaver())
-    asked = {"messages": [called(("order", "fish"), ("buy", "salt"), ("order", "wine"))]}
-    first = await asyncio.to_thread(made.invoke, asked, THREAD)
-    given = {pause["token"]: True for pause in waiting(first)}
-    assert len(given) == 2
-    last = await asyncio.to_thread(made.invoke, Command(resume={"answers": given}), THREAD)
-    assert answers(last) == {"c0": "ordered fish", "c1": "bought salt", "c2": "ordered wine"}
+    asked: Any = {"messages": [called(("order", "fish"), ("buy", "salt"), ("order", "wine"))]}
+    state = await asyncio.to_thread(made.invoke, asked, config)
+    shown: set[str] = set()
+    while "__interrupt__" in state:
+        shown |= {pause["message"] for pause in waiting(state)}
+        given = {pause["token"]: True for pause in waiting(state)}
+        state = await asyncio.to_thread(made.invoke, Command(resume={"answers": given}), config)
+    assert shown == {"Order fish?", "Order wine?"}
+    assert answers(state) == {"c0": "ordered fish", "c1": "bought salt", "c2": "ordered wine"}
     assert sorted(kitchen.done) == ["buy salt", "order fish", "order wine"]
 
 

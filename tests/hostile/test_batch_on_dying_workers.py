@@ -97,11 +97,9 @@ async def taken_up_again(app: Spindle, run: Run) -> Fault:
     return Fault("cancel", 0, began, time.time())
 
 
-async def attacked_batch(
-    folder: Path, server: PostgresServer, count: int, seconds: float, *, database: bool
-) -> str:
-    """Has three workers do a batch while these and, if so said, the database are attacked, and checks what
-    became of each item."""
+async def attacked_batch(folder: Path, server: PostgresServer, count: int, seconds: float) -> str:
+    """Has three workers do a batch while these and the database are attacked, and checks what became of each
+    item."""
     place = made(folder, server, count, seconds)
     faults: list[Fault] = []
     async with place.opened() as app, contextlib.AsyncExitStack() as stack:
@@ -115,12 +113,11 @@ async def attacked_batch(
         faults.append(await fleet.kill(0))
         await begun(place, count * 2 // 10)
         frozen = asyncio.create_task(fleet.freeze(1))
-        if database:
-            await begun(place, count * 25 // 100)
-            faults.append(await fleet.cut(2, 1.5))
-            for percent, kind in ((30, "hang up"), (40, "die"), (50, "stand still")):
-                await begun(place, count * percent // 100)
-                faults.append(await broken(server, kind, 1.5))
+        await begun(place, count * 25 // 100)
+        faults.append(await fleet.cut(2, 1.5))
+        for percent, kind in ((30, "hang up"), (40, "die"), (50, "stand still")):
+            await begun(place, count * percent // 100)
+            faults.append(await broken(server, kind, 1.5))
         await begun(place, count * 6 // 10)
         await until_it_answers(app, run)
         faults.append(await taken_up_again(app, run))
@@ -159,10 +156,10 @@ def attacked() -> Iterator[PostgresServer]:
 
 
 @pytest.mark.long
-async def test_a_batch_outlives_its_workers_and_being_cancelled(
+async def test_a_batch_outlives_its_workers_its_database_and_being_cancelled(
     tmp_path: Path, attacked: PostgresServer
 ) -> None:
-    print(await attacked_batch(tmp_path, attacked, 2_000, 0.05, database=False))
+    print(await attacked_batch(tmp_path, attacked, 2_000, 0.05))
 
 
 @pytest.mark.soak
@@ -170,4 +167,4 @@ async def test_a_hundred_thousand_items_outlive_workers(
     tmp_path: Path, attacked: PostgresServer, figures: Figures
 ) -> None:
     count = int(os.environ.get("SOAK_ITEMS", "100000"))
-    figures(await attacked_batch(tmp_path, attacked, count, 0.0, database=True))
+    figures(await attacked_batch(tmp_path, attacked, count, 0.0))

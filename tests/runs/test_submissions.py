@@ -16,10 +16,11 @@ import spindle
 from servers.leases import end_leases
 from servers.workers import until_it_is
 from spindle.app import Spindle
+from spindle.calls.caller import Caller
 from spindle.calls.options import DEFAULT_OPTIONS
 from spindle.domain.run import Run, RunEvent
 from spindle.engines.dbos import DbosEngine
-from spindle.errors import StoreError
+from spindle.errors import StoreAwayError, StoreError
 from spindle.ports.engine import RunTurn
 from spindle.runs.placing import Placing
 from spindle.runs.submissions import HANDED_OVER, MAX_TAKEOVERS
@@ -215,3 +216,42 @@ async def test_a_step_that_outlasts_the_patience_of_a_stopped_worker_is_left_to_
         await end_leases(app.store)
         ended = await until_it_is(other, run.id, "done")
     assert (await app.runner.outcome(ended)).text == "went"
+
+
+SORRY = """
+nodes:
+  - {id: fetch, tool: fetch, params: {times: 0}}
+  - {id: sorry, tool: fetch, params: {times: 1000}}
+edges:
+  - {from: fetch, to: sorry, action: error}
+outputs: {made: "${fetch}"}
+"""
+
+
+@pytest.mark.parametrize("where", ["find", "call"])
+async def test_a_store_that_is_away_is_no_failure_of_a_node_and_the_run_goes_on_elsewhere(
+    app: Spindle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Not even where the flow says what follows on failures: before, it would have taken that edge."""
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "fetching.yaml").write_text(SORRY)
+    tried = asyncio.Event()
+
+    async def away(self: Caller, *_: Any, **__: Any) -> Any:
+        tried.set()
+        raise StoreAwayError("the database is away")
+
+    run = await app.submit("fetching", {})
+    with monkeypatch.context() as patched:
+        patched.setattr(Caller, where, away)
+        async with working(app):
+            await tried.wait()
+            while app.runner.submissions.is_busy:
+                await asyncio.sleep(0.01)
+    left = await app.store.run(run.id)
+    assert left is not None
+    assert left.status in ("running", "queued")
+    async with spindle.open(tmp_path) as other, working(other):
+        await end_leases(app.store)
+        ended = await until_it_is(other, run.id, "done", "failed")
+    assert (await app.runner.outcome(ended)).structured == {"made": 1}

@@ -57,8 +57,7 @@ class GraphStep:
         node has ever asked: LangGraph hands out values by their order, which tells nothing of two."""
         pauses = [pause for pauses in self.waiting.values() for pause in pauses]
         if is_object(value) and list(value) == [ANSWERS] and is_object(value[ANSWERS]):
-            known = {pause.token for pause in pauses}
-            self.answers |= {token: it for token, it in value[ANSWERS].items() if token in known}
+            self.answers |= value[ANSWERS]  # also for calls whose threads have not come to their question yet
         elif len(pauses) == 1 and sum(self.asked.values()) == 1:
             self.answers[pauses[0].token] = value
         else:

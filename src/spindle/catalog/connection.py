@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.domain import trail
-from spindle.errors import ConnectionFailedError, SpindleError, innermost
+from spindle.domain.nested_errors import innermost
+from spindle.errors import ConnectionFailedError, SpindleError
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spindle.domain.nested_errors import innermost
 from spindle.domain.visible import quoted
-from spindle.errors import Interruption, SpindleError, innermost
+from spindle.errors import Interruption, SpindleError
 
 if TYPE_CHECKING:
     from spindle.cli.context import CliContext

@@ -26,7 +26,7 @@ from spindle.engines.dbos_place import (
 )
 from spindle.engines.notes import quiet
 from spindle.engines.waking import Bell, channel_of
-from spindle.errors import StoreError
+from spindle.errors import StoreAwayError, StoreError
 from spindle.ports.engine import EngineWorker, RunTurn, queue_of
 from spindle.threads import in_thread
 
@@ -169,4 +169,4 @@ def _told(ask: Callable[[Any], Any], of: Any) -> Any:
     try:
         return ask(of)
     except sqlalchemy.exc.SQLAlchemyError as error:
-        raise StoreError(f"the engine's tables cannot be used: {error.__cause__ or error}") from None
+        raise StoreAwayError(f"the engine's tables cannot be used: {error.__cause__ or error}") from None

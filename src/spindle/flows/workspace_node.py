@@ -17,6 +17,7 @@ from spindle.errors import (
     FlowError,
     PermissionDeniedError,
     SpindleError,
+    StoreAwayError,
     ToolError,
     suggest,
 )
@@ -166,9 +167,11 @@ class WorkspaceNode(Node):
         return may_pass(exc)
 
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
-        if isinstance(exc, SpindleError) and exc.category != "cancelled":
-            return NodeFailure(exc, action_of(exc))
-        raise exc
+        if not isinstance(exc, SpindleError) or exc.category == "cancelled":
+            raise exc
+        if isinstance(exc, StoreAwayError):  # no failure of the node: the run cannot go on
+            raise exc
+        return NodeFailure(exc, action_of(exc))
 
     async def _exec(self, prepared: Any, running: RunContext) -> Any:
         batch = self.definition.batch

@@ -133,7 +133,7 @@ class RunJournal:
         event = self._event("begun", path, sealed)
         self._unsaved.append(event)
         try:
-            await self._save_patiently()
+            await (self._save_patiently() if self.run.queue is None else self._save_or_lose())
         except BaseException as error:
             self._unsaved = [other for other in self._unsaved if other is not event]
             if isinstance(error, RunLostError):

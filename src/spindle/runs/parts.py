@@ -19,7 +19,13 @@ from spindle.calls.options import CallOptions
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import is_object
 from spindle.domain.run import PART, Run, RunStatus
-from spindle.errors import CancelledCallError, ClientError, PermissionDeniedError, SpindleError
+from spindle.errors import (
+    CancelledCallError,
+    ClientError,
+    PermissionDeniedError,
+    SpindleError,
+    StoreAwayError,
+)
 from spindle.runs.outcomes import open_content, outcome_of
 from spindle.runs.placing import Placing
 from spindle.runs.waits import WaitRequired
@@ -210,6 +216,8 @@ class RunParts:
             return None
         try:
             return await outcome_of(self._all.store, self._all.sealer, id)
+        except StoreAwayError:
+            raise
         except SpindleError as error:
             return error
 

@@ -19,7 +19,7 @@ from spindle.calls.journal import Journal, current_journal
 from spindle.calls.known_secrets import identified
 from spindle.domain.call import Reply, Result
 from spindle.domain.json_schema import JsonObject, survives_json, to_json
-from spindle.errors import AuthError, Interruption, SpindleError, interruption_in
+from spindle.errors import AuthError, Interruption, SpindleError, StoreAwayError, interruption_in
 from spindle.runs.outcomes import read
 from spindle.runs.record import mark_of, origin_in
 from spindle.runs.waits import OVER
@@ -242,6 +242,10 @@ class RunPlace:
         `error` is what the work raised."""
         question = interruption_in(error)
         if question is None:
+            if isinstance(error, StoreAwayError) and self._journal.run.queue is not None:
+                # Nobody waits for it here: a worker goes on with it when the store is back.
+                self._journal.lose()
+                self._journal.refuse_when_lost()
             if isinstance(error, Exception):
                 self.raise_swallowed()
             return

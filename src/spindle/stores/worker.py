@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from spindle.errors import StoreError
+from spindle.errors import StoreAwayError, StoreError
 
 T = TypeVar("T")
 
@@ -153,4 +153,5 @@ def as_store_error(error: BaseException) -> BaseException:
     code: str = getattr(error, "sqlite_errorname", "")
     # The name may say more than is needed here: SQLITE_IOERR_WRITE, SQLITE_READONLY_DIRECTORY.
     hint = next((hint for name, hint in _HINTS.items() if code.startswith(name)), None)
-    return StoreError(f"the workspace's state could not be used: {error}", hint=hint, details=code or None)
+    kind = StoreAwayError if code.startswith("SQLITE_BUSY") else StoreError
+    return kind(f"the workspace's state could not be used: {error}", hint=hint, details=code or None)

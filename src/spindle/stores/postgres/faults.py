@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from spindle.errors import StoreError
+from spindle.errors import StoreAwayError, StoreError
 
 if TYPE_CHECKING:
     from spindle.stores.postgres.address import Address
@@ -64,7 +64,7 @@ def connection_failed(error: psycopg.Error, address: Address) -> StoreError:
     """The error for a server that cannot be reached or refuses us."""
     said = _one_line(address.clean(str(error))).removeprefix("connection failed: ")
     hint = next((hint for words, hint in _CONNECTING.items() if words in said), None)
-    return StoreError(f"cannot connect to {address.shown}: {said}", hint=hint, details=error.sqlstate)
+    return StoreAwayError(f"cannot connect to {address.shown}: {said}", hint=hint, details=error.sqlstate)
 
 
 def store_error(error: psycopg.Error, address: Address) -> StoreError:
@@ -73,7 +73,8 @@ def store_error(error: psycopg.Error, address: Address) -> StoreError:
     hint = _BY_STATE.get(error.sqlstate or "")
     if hint is None and isinstance(error, psycopg.OperationalError):
         hint = "check that the database server is running and reachable, and try again"
-    return StoreError(
+    kind = StoreAwayError if isinstance(error, psycopg.OperationalError) else StoreError
+    return kind(
         f"the workspace's state could not be used: {said} ({address.shown})",
         hint=hint,
         details=error.sqlstate,
@@ -82,7 +83,7 @@ def store_error(error: psycopg.Error, address: Address) -> StoreError:
 
 def no_answer(seconds: float, address: Address) -> StoreError:
     """The error for a database that did not answer in time."""
-    return StoreError(
+    return StoreAwayError(
         f"the database did not answer within {seconds:g} s ({address.shown})",
         hint="check the load of the database server and who holds its locks, and try again",
     )

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,7 +21,7 @@ from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
 from servers.warm import warm_python
 from spindle.app import Spindle
-from spindle.settings import Settings
+from spindle.settings import Settings, places
 
 if TYPE_CHECKING:
     from servers.postgres import PostgresServer
@@ -77,12 +76,12 @@ def pytest_sessionfinish() -> None:
 def _own_key(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test leaves a key among the user's own, also not with an environment that has none."""
     monkeypatch.setenv("SPINDLE_KEY", TEST_KEY)
-    usual, ours = platformdirs.user_data_path, tmp_path_factory.getbasetemp() / "own-data"
+    usual, ours = places.own_folder, tmp_path_factory.getbasetemp() / "own-data"
 
-    def data_path(*words: Any, **options: Any) -> Path:
-        return usual(*words, **options) if "XDG_DATA_HOME" in os.environ else ours
+    def own_folder(kind: Any) -> Path:
+        return ours if kind == "data" and "XDG_DATA_HOME" not in os.environ else usual(kind)
 
-    monkeypatch.setattr(platformdirs, "user_data_path", data_path)
+    monkeypatch.setattr(places, "own_folder", own_folder)
 
 
 @pytest.fixture

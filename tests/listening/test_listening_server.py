@@ -11,7 +11,7 @@ import signal
 import socket
 import weakref
 from collections.abc import AsyncGenerator
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 import spindle
 from servers.running import PATIENCE
 from spindle.listening.server import EmbeddedServer, open_socket
+from spindle.listening.state import http_date
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 LAST = b"connection: close\r\n\r\n"
@@ -260,3 +261,9 @@ def test_nothing_imports_uvicorn() -> None:
     files = list(Path(spindle.__file__).parent.rglob("*.py"))
     assert files
     assert [file for file in files if importing.search(file.read_text("utf-8"))] == []
+
+
+def test_every_day_of_a_year_is_written_as_http_has_it() -> None:
+    for day in range(366):
+        at = 1_700_000_000 + day * 86_461
+        assert http_date(at) == formatdate(at, usegmt=True)

@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 
 from spindle import settings
 from spindle.catalog.sources import SourceSet
 from spindle.errors import ConfigurationError
-from spindle.settings import Settings
+from spindle.settings import Settings, places
 
 
 def write(folder: Path, text: str) -> Path:
@@ -182,9 +183,16 @@ def test_a_workspace_may_be_named_by_its_file(workspace: Path) -> None:
         settings.load(other, {})
 
 
-def test_the_user_s_folder_is_the_system_s_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", [None, "", " ", "/somewhere/else", "~/there", "there"])
+def test_the_user_s_folders_are_the_system_s_unless_they_are_set(
+    monkeypatch: pytest.MonkeyPatch, said: str | None
+) -> None:
     monkeypatch.delenv("SPINDLE_HOME")
-    assert settings.user_folder().name == "spindle"
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False) if said is None else monkeypatch.setenv(name, said)
+    assert settings.user_folder() == platformdirs.user_config_path("spindle").expanduser()
+    if said is not None:  # without, `conftest` has put another in its place
+        assert places.data_folder() == platformdirs.user_data_path("spindle").expanduser()
 
 
 def test_a_disabled_source_is_not_there(workspace: Path) -> None:

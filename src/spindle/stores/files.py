@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import mimetypes
 import os
 import re
 import uuid
@@ -126,6 +125,8 @@ class FolderFileStore:
             raise self._failure(error) from None
 
     def _path(self, digest: str, mime_type: str | None) -> Path:
+        import mimetypes
+
         return self._folder / f"{digest[:32]}{mimetypes.guess_extension(mime_type or '') or '.bin'}"
 
     def _write(self, data: bytes, mime_type: str | None) -> str:

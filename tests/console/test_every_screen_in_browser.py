@@ -8,19 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from servers.asking import asking
 from servers.console import Scheme, axe, console_browser, fits
 from servers.rest import RestWorkspace
-from spindle.console.screens import SCREENS
+from servers.screens import addresses, with_everything
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
-FLOW = """\
-inputs:
-  text: {type: string, default: hello}
-nodes:
-- {id: twice, transform: {said: "${text}, ${text}"}}
-"""
 EVIL = r"""
 import json, sys
 
@@ -55,40 +48,19 @@ for line in sys.stdin:
 
 
 async def test_axe_finds_nothing_serious_on_any_screen_light_or_dark(tmp_path: Path) -> None:
-    rest = asking(tmp_path / "shop")
-    rest.settings("[serve]\nconsole = true\n[serve.groups.few]\nexposed_tools = ['lunch']\n")
-    (rest.root / "flows").mkdir()
-    (rest.root / "flows" / "twice.yaml").write_text(FLOW)
-    rest.json("quota", "set", "small", "--calls", "5/minute", "--json")
-    rest.json("group", "set", "many", "--exclude", "order", "--json")
-    for _ in range(2):
-        assert rest.spindle("run", "twice").returncode == 0
+    rest = with_everything(tmp_path / "shop")
     async with console_browser(rest) as console:
-        assert console.served.call("lunch").status_code == 202
-        runs = {run["name"]: run["id"] for run in rest.json("runs", "--json")}
-        (pause,) = console.served.client.get("/pauses").json()["waiting"]
-        call = rest.json("history", "--json")[0]["key"]
-        other = next(run["id"] for run in rest.json("runs", "--json") if run["name"] == "twice")
-        known = {
-            "/tools/{name}": "/tools/order", "/tools/{name}/try": "/tools/order/try",
-            "/sources/{name}": "/sources/tools", "/runs/{id}": f"/runs/{runs['twice']}",
-            "/runs/{id}/compare": f"/runs/{runs['twice']}/compare?with={other}",
-            "/flows/{file:path}/edit": "/flows/twice.yaml/edit", "/flows/{file:path}": "/flows/twice.yaml",
-            "/calls/{key}": f"/calls/{call}", "/waiting/{token}": f"/waiting/{pause['token']}",
-            "/find": "/tools?q=lunch", "/health/examined": "/health",
-        }  # fmt: skip
-        paths = [known.get(screen.path, screen.path) for screen in SCREENS]
-        assert not [path for path in paths if "{" in path], "a new screen: say which address shows it"
+        paths = addresses(rest, console.served)
         schemes: tuple[Scheme, ...] = ("light", "dark")
         for scheme in schemes:
             page = await console.page(scheme=scheme)
-            for path in dict.fromkeys(paths):
+            for path in paths:
                 await page.set_viewport_size({"width": 1280, "height": 800})
                 answer = await page.goto(f"/console{path}")
                 assert answer is not None
                 assert answer.status == 200, path
                 assert await axe(page) == [], (path, scheme)
-                for width in (360, 1920):
+                for width in (360, 768, 1920):
                     await page.set_viewport_size({"width": width, "height": 800})
                     assert await fits(page), (path, width)
 

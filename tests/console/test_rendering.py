@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -15,6 +16,7 @@ from spindle.console.paging import page_of
 from spindle.console.rendering import (
     LONGEST,
     Pages,
+    ago,
     broken_name,
     cut,
     environment,
@@ -82,6 +84,17 @@ def test_times_and_spans_are_those_of_people() -> None:
     assert [seconds(span) for span in spans] == [
         "none", "<1 ms", "250 ms", "1.5 s", "1 min 1 s", "2 h 1 min", "3 days",
     ]  # fmt: skip
+
+
+def test_a_time_is_told_as_the_script_of_the_page_tells_it() -> None:
+    spans = (0, -4, 5, 59, 60, 90, 3599, 3600, 86399, 86400, 86400 * 29, -120)
+    assert [ago(span) for span in spans] == [
+        "just now", "just now", "5 s ago", "59 s ago", "1 min ago", "2 min ago", "60 min ago", "1 h ago",
+        "24 h ago", "1 day ago", "29 days ago", "in 2 min",
+    ]  # fmt: skip
+    assert ago(86400 * 30) is None
+    assert ">1 Jan 1970</time>" in when(1.5)
+    assert ">just now</time>" in when(time.time())
 
 
 def test_addresses_keep_what_was_asked_for() -> None:

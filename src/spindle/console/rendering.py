@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,16 +70,34 @@ def in_bytes(value: float) -> str:
     return f"{value:,.1f} GB"
 
 
+_STEPS: Final = ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (86400 * 30, 86400, "days"))
+
+
+def ago(seconds: float) -> str | None:
+    """Returns the words for a time so long ago, or None if its date says more. The page's script has the
+    same words, so that nothing moves when it goes on with them."""
+    if abs(seconds) < 5:
+        return "just now"
+    for below, size, unit in _STEPS:
+        if abs(seconds) < below:
+            count = math.floor(abs(seconds) / size + 0.5)
+            said = f"{count} {'day' if unit == 'days' and count == 1 else unit}"
+            return f"in {said}" if seconds < 0 else f"{said} ago"
+    return None
+
+
 def when(value: float | None) -> Markup:
-    """Returns a time that the page's script shows as the reader's own: "3 min ago", and exact on hover."""
+    """Returns a time as "3 min ago". The page's script goes on with it, and shows the reader's own time on
+    hover."""
     if value is None:
         return Markup('<span class="muted">never</span>')
     try:
         at = datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         return Markup('<span class="muted">unknown</span>')
-    shown = Markup('<time datetime="{}Z" data-ago>{:%Y-%m-%d %H:%M:%S} UTC</time>')
-    return shown.format(at.isoformat().removesuffix("+00:00"), at)
+    shown = Markup('<time datetime="{}Z" title="{:%Y-%m-%d %H:%M:%S} UTC" data-ago>{}</time>')
+    words = ago(time.time() - value) or f"{at.day} {at:%b %Y}"
+    return shown.format(at.isoformat().removesuffix("+00:00"), at, words)
 
 
 def in_path(name: str) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import sys
+import wave
 from pathlib import Path
 
 import pytest
 
 from servers.asking import asking
+from servers.browser import PATIENCE
 from servers.console import axe, console_browser, fits, picture
 from servers.rest import RestWorkspace
 from servers.running import until
@@ -105,6 +109,39 @@ for line in sys.stdin:
     }.get(message["method"])
     answer = {"result": made} if made else {"error": {"code": -32601, "message": "no"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+MEDIA = """
+import base64
+import io
+import wave
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from spindle import Block, Result, tool
+from spindle.errors import RateLimitedError
+
+BUSY = Path(__file__).with_name("busy")
+
+
+@tool(read_only=True)
+def listen(sound: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]):
+    'Plays a sound back, with its size as a file.'
+    data = base64.b64decode(sound, validate=True)
+    size = base64.b64encode(f"{len(data)} bytes".encode()).decode()
+    return Result((Block("audio", data=sound, mime_type="audio/wav"),
+                   Block("resource", data=size, mime_type="text/csv", name="size.csv")))
+
+
+@tool(read_only=True)
+def shaky() -> str:
+    'Is busy the first time.'
+    if not BUSY.exists():
+        BUSY.touch()
+        raise RateLimitedError("come back later", retry_after=0)
+    return "here it is"
 """
 
 
@@ -287,3 +324,68 @@ async def test_a_call_is_saved_in_a_new_flow_and_as_a_node_of_one_that_is_there(
         await page.get_by_role("button", name="Run", exact=True).click()
         await page.wait_for_url("**/console/runs/*")
         await page.locator("#run-result").get_by_role("cell", name="${Ann}").wait_for()
+
+
+LOADED = "one => one.duration > 0 || new Promise((done) => { one.ondurationchange = () => done(true); })"
+
+
+def sound() -> bytes:
+    """Returns a tenth of a second of silence."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(8000)
+        written.writeframes(bytes(1600))
+    return file.getvalue()
+
+
+async def test_a_file_is_chosen_sent_and_heard_and_what_comes_back_is_downloaded(rest: RestWorkspace) -> None:
+    from playwright.async_api import expect
+
+    (rest.root / "tools" / "media.py").write_text(MEDIA)
+    data = sound()
+    async with console_browser(rest) as console:
+        page = await console.page("/tools/listen/try")
+        chosen = page.get_by_label("File for sound")
+        await chosen.set_input_files({"name": "bell.wav", "mimeType": "audio/wav", "buffer": data})
+        field = page.get_by_role("textbox", name="sound")
+        await expect(field).to_have_value(base64.b64encode(data).decode(), timeout=PATIENCE)
+        assert json.loads(await page.get_by_label("JSON").input_value()) == {
+            "sound": await field.input_value()
+        }
+        assert await axe(page) == []
+        await page.get_by_role("button", name="Call", exact=True).click()
+        heard = page.locator(".result audio")
+        await heard.wait_for()
+        # The browser reads it as sound: it is as long as it was.
+        await heard.evaluate(
+            "one => one.duration > 0 || new Promise((done) => { one.onloadedmetadata = done; })"
+        )
+        assert await heard.evaluate("one => one.duration") == pytest.approx(0.1, abs=0.02)
+        async with page.expect_download() as waiting:
+            await page.get_by_role("link", name="Download size.csv").click()
+        download = await waiting.value
+        assert download.suggested_filename == "size.csv"
+        assert (await download.path()).read_text() == f"{len(data)} bytes"
+        assert await axe(page) == []
+        # What is no base64 is refused by the tool, and said so.
+        await field.fill("not base64!")
+        await page.get_by_role("button", name="Call", exact=True).click()
+        await page.locator("[data-outcome] .notice.bad, .field-problem:visible").first.wait_for()
+        console.problems[:] = [text for text in console.problems if "status of" not in text]
+
+
+async def test_a_call_tells_how_often_it_was_tried(
+    rest: RestWorkspace,
+) -> None:
+    (rest.root / "tools" / "media.py").write_text(MEDIA)
+    async with console_browser(rest) as console:
+        page = await console.page("/tools/shaky/try")
+        await page.get_by_role("button", name="Call", exact=True).click()
+        await page.get_by_text("here it is").first.wait_for()
+        await page.goto("/console/calls")
+        await page.get_by_role("link", name="shaky").click()
+        took = page.locator(".facts dt", has_text="Took").locator("+ dd")
+        assert (await took.inner_text()).endswith(", 2 attempts")
+        assert await axe(page) == []

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from servers.asking import ORDER, asking
+from servers.asking import ORDER
 from servers.console import console_browser
 from servers.keys import go_to, press_until
 from servers.rest import RestWorkspace
 from servers.words import with_words
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
-
-HOLD = """\
-description: Say something.
-inputs:
-  text: {type: string}
-nodes:
-- {id: speak, tool: echo, params: {text: "${text}"}}
-"""
-MORE = "- {id: hold, tool: wait_for, params: {name: go}}\nedges:\n- {from: speak, to: "
 
 
 async def test_a_tool_is_found_tried_and_called(rest: RestWorkspace) -> None:
@@ -77,10 +67,8 @@ async def test_a_held_change_is_found_and_accepted(rest: RestWorkspace) -> None:
         await page.get_by_role("heading", name="Keys").wait_for(state="hidden")
 
 
-async def test_an_approval_is_edited_and_given(tmp_path: Path) -> None:
-    rest = asking(tmp_path / "shop")
-    rest.settings((rest.root / "spindle.toml").read_text().partition("[serve.tokens]")[0])
-    async with console_browser(rest) as console:
+async def test_an_approval_is_edited_and_given(approving: RestWorkspace) -> None:
+    async with console_browser(approving) as console:
         page = await console.page()
         assert console.served.client.post("/tools/order", json=ORDER).status_code == 202
         await go_to(page, "Waiting")
@@ -96,15 +84,16 @@ async def test_an_approval_is_edited_and_given(tmp_path: Path) -> None:
         await page.keyboard.press("Enter")
         await page.locator("#pause-state", has_text="approved with changes by the owner").wait_for()
         await page.locator("#pause-state", has_text="Its run is done").wait_for()
-        ordered = json.loads((rest.root / "tools" / "ordered.json").read_text())
+        ordered = json.loads((approving.root / "tools" / "ordered.json").read_text())
         assert ordered["lines"] == [{"item": "tea", "count": 7}]
 
 
-async def test_a_flow_is_edited_checked_and_run_and_its_picture_takes_colour(rest: RestWorkspace) -> None:
-    (rest.root / "flows").mkdir()
-    file = rest.root / "flows" / "hold-on.yaml"
-    file.write_text(HOLD)
-    async with console_browser(rest) as console:
+async def test_a_flow_is_edited_checked_and_run_and_its_picture_takes_colour(holding: RestWorkspace) -> None:
+    file = holding.root / "flows" / "hold-on.yaml"
+    whole = file.read_text()
+    speak, begin, more = whole.partition("- {id: hold")
+    file.write_text(speak)
+    async with console_browser(holding) as console:
         page = await console.page()
         await go_to(page, "Flows")
         await page.keyboard.press("j")
@@ -117,7 +106,7 @@ async def test_a_flow_is_edited_checked_and_run_and_its_picture_takes_colour(res
         await press_until(page, area)
         await page.keyboard.press("Control+End")
         # Checked while one types: the edge leads to a node that is not there.
-        await page.keyboard.type(MORE + "held}")
+        await page.keyboard.type((begin + more).replace("to: hold}\n", "to: held}"))
         await state.get_by_text("1 error").wait_for()
         for _ in "eld}":
             await page.keyboard.press("Backspace")
@@ -126,7 +115,7 @@ async def test_a_flow_is_edited_checked_and_run_and_its_picture_takes_colour(res
         await state.get_by_text("No problems").wait_for()
         await page.keyboard.press("Control+s")
         await page.get_by_text("Saved flows/hold-on.yaml").wait_for()
-        assert file.read_text() == HOLD + MORE + "hold}\n"
+        assert file.read_text() == whole
         await press_until(
             page, page.get_by_role("main").get_by_role("link", name="hold-on.yaml"), "Shift+Tab"
         )
@@ -139,7 +128,7 @@ async def test_a_flow_is_edited_checked_and_run_and_its_picture_takes_colour(res
         drawn = page.locator("svg.spindle-flow")
         await drawn.locator(".state.done", has_text="speak").first.wait_for()
         await drawn.locator(".state.running", has_text="hold").first.wait_for()
-        (rest.root / "tools" / "go").touch()
+        (holding.root / "tools" / "go").touch()
         await drawn.locator(".state.done", has_text="hold").first.wait_for()
         await page.locator("#run").get_by_text("done", exact=True).first.wait_for()
         # The run again, of the same flow as it is.

@@ -5,33 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from servers.asking import ORDER, asking
+from servers.asking import ORDER
 from servers.console import axe, console_browser
 from servers.rest import RestWorkspace
 from servers.running import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
-HOLD = """\
-description: Say something, and wait until a file is there.
-inputs:
-  text: {type: string}
-nodes:
-- {id: speak, tool: echo, params: {text: "${text}"}}
-- {id: hold, tool: wait_for, params: {name: go}}
-edges:
-- {from: speak, to: hold}
-"""
 
-
-async def test_a_run_is_cancelled_and_let_go_on_where_it_was(rest: RestWorkspace) -> None:
-    (rest.root / "flows").mkdir()
-    (rest.root / "flows" / "hold-on.yaml").write_text(HOLD)
-    async with console_browser(rest) as console:
+async def test_a_run_is_cancelled_and_let_go_on_where_it_was(holding: RestWorkspace) -> None:
+    async with console_browser(holding) as console:
         page = await console.page("/flows/hold-on.yaml")
         await page.get_by_label("text", exact=True).fill("hello")
         await page.get_by_role("button", name="Run", exact=True).click()
@@ -46,16 +32,16 @@ async def test_a_run_is_cancelled_and_let_go_on_where_it_was(rest: RestWorkspace
         assert await axe(page) == []
         await dialog.locator("button:not([value=yes])").click()
         await dialog.wait_for(state="detached")
-        assert not (rest.root / "tools" / "go.cancelled").exists()
+        assert not (holding.root / "tools" / "go.cancelled").exists()
         await run.get_by_role("button", name="Cancel").click()
         await dialog.locator("button[value=yes]").click()
         await run.get_by_text("cancelled", exact=True).first.wait_for()
-        await until((rest.root / "tools" / "go.cancelled").exists)
+        await until((holding.root / "tools" / "go.cancelled").exists)
         assert await run.get_by_role("button", name="Cancel").count() == 0
         assert await axe(page) == []
         # What was done is not done again. Whether the node that was cut off had an effect is not known, so
         # that a person is asked.
-        (rest.root / "tools" / "go").touch()
+        (holding.root / "tools" / "go").touch()
         await run.get_by_role("button", name="Let it go on").click()
         await drawn.locator(".state.waiting", has_text="hold").first.wait_for()
         await run.get_by_role("link", name="Answer it").click()
@@ -63,14 +49,12 @@ async def test_a_run_is_cancelled_and_let_go_on_where_it_was(rest: RestWorkspace
         await page.locator("#pause-state", has_text="Its run is done").wait_for()
         await page.get_by_role("link", name=re.compile("^[0-9a-f]{32}$")).click()
         await drawn.locator(".state.done", has_text="hold").first.wait_for()
-        called = [call["tool"] for call in rest.json("history", "--json")]
+        called = [call["tool"] for call in holding.json("history", "--json")]
         assert called.count("echo") == 1
 
 
-async def test_two_browsers_that_approve_at_once_are_told_which_one_counts(tmp_path: Path) -> None:
-    rest = asking(tmp_path / "shop")
-    rest.settings((rest.root / "spindle.toml").read_text().partition("[serve.tokens]")[0])
-    async with console_browser(rest) as console:
+async def test_two_browsers_that_approve_at_once_are_told_which_one_counts(approving: RestWorkspace) -> None:
+    async with console_browser(approving) as console:
         assert console.served.client.post("/tools/order", json=ORDER).status_code == 202
         pages = [await console.page("/waiting") for _ in range(2)]
         for page, count in zip(pages, ("3", "5"), strict=True):
@@ -85,7 +69,7 @@ async def test_two_browsers_that_approve_at_once_are_told_which_one_counts(tmp_p
         for page in pages:
             await page.locator("#pause-state", has_text="Its run is done").wait_for()
             shown.append(await page.locator("#pause-state").text_content() or "")
-        ordered = json.loads((rest.root / "tools" / "ordered.json").read_text())
+        ordered = json.loads((approving.root / "tools" / "ordered.json").read_text())
         given = ordered["lines"][0]["count"]
         assert given in (3, 5)
         for text in shown:  # both pages show the one that counted

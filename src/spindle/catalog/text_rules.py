@@ -69,27 +69,37 @@ _PRIVATE: Final = (
 """Files of a person that no tool has to ask a model for."""
 _ASK: Final = r"\b(?:ignore|disregard|forget|override|bypass)\b"
 _ORDERS: Final = r"(?:instructions?|prompts?|directives?|guardrails?|system messages?|safety rules?)\b"
+_PORTUGUESE: Final = r"(?:instru[cç][õo]es|orienta[cç][õo]es|ordens)"
+_JAPANESE: Final = r"(?:指示|命令|指令|プロンプト|ルール)(?:を|は)(?:すべて|全て|全部|一切|完全に){0,2}"
 
 RULES: Final = (
     _rule(
         "overrides instructions",
         "it tells the model to give up its instructions",
         "serious",
-        "ignore;disregard;forget;override;bypass;ignorier;vergiss;ignora;oublie;忽略;無視;игнорир",
+        "ignore;disregard;forget;override;bypass;ignorier;vergiss;ignora;oublie;忽略;無視;игнорир;忘れ"
+        ";dimentic;trascur;desconsider;esque",
         _ASK + r".{0,30}\b(?:previous|prior|above|earlier|preceding|other|your|system)\b.{0,20}\b" + _ORDERS,
         _ASK + r" (?:all|any|everything)(?: of)?(?: the| your)? (?:rules|instructions?|prompts?|you)\b",
         r"\bforget (?:everything|all) (?:you|that|above|before)\b",
         r"\b(?:ignorier|vergiss)[a-z]{0,3}\b.{0,30}\b(?:anweisung|instruktion|vorgabe)",
-        r"\b(?:ignora|ignore|ignorez|oubliez?)\b.{0,30}"
-        r"\b(?:instrucciones|instructions|instru[cç][a-zõ]{2,4}s|istruzioni)\b.{0,20}"
-        r"\b(?:anteriores|previas|pr[eé]c[eé]dentes|precedenti)",
-        r"忽略.{0,10}(?:指令|指示|提示)|(?:指示|命令)を無視|игнорир[а-я]{1,5}.{0,30}(?:инструкц|указани)",  # noqa: RUF001
+        r"\b(?:ignora|ignore|ignorez|oubliez?)\b.{0,30}\b(?:instrucciones|instructions)\b.{0,20}"
+        r"\b(?:anteriores|previas|pr[eé]c[eé]dentes)",
+        r"\b(?:ignora|dimentica|trascura)(?:re|te)?\b[^.;!?]{0,30}"
+        r"\b(?:istruzioni\b.{0,20}\b(?:precedenti|ricevute|di sistema)|(?:precedenti|tue) istruzioni)",
+        r"\b(?:ignor|desconsider|esque[cç])(?:a|e|ar|er|em)\b[^.;!?]{0,30}"
+        rf"\b(?:{_PORTUGUESE}\b.{{0,20}}\b(?:anteriores|pr[eé]vias|acima|do sistema)"
+        rf"|(?:suas|tuas) {_PORTUGUESE})",
+        r"忽略.{0,10}(?:指令|指示|提示)|игнорир[а-я]{1,5}.{0,30}(?:инструкц|указани)",  # noqa: RUF001
+        # Of earlier orders, or as an order: a tool may well say that it ignores commands that are not valid.
+        rf"(?:以前|これまで|今まで|上記|前|先|元|すべて|全て|システム|あなた)の[^。]{{0,12}}{_JAPANESE}(?:無視|忘れ)",
+        rf"{_JAPANESE}(?:無視(?:してください|して下さい|しろ|せよ|しなさい)|忘れ(?:てください|て下さい|ろ|なさい))",
     ),
     _rule(
         "keeps the user in the dark",
         "it tells the model to hide something from the user",
         "serious",
-        "user;human;secret from;nutzer;utilis;usuari",
+        "user;human;secret from;nutzer;utilis;usuari;usuári;utente;ユーザ;利用者",
         r"\b(?:do not|don'?t|never|must not|should not|without)\b.{0,30}"
         r"\b(?:tell(?:ing)?|inform(?:ing)?|mention(?:ing)?|reveal(?:ing)?|let(?:ting)?|warn(?:ing)?)\b"
         r".{0,40}\b(?:the|your|this) (?:user|human)\b",
@@ -98,6 +108,13 @@ RULES: Final = (
         r"\b(?:sag|erzähl|verrat)[a-z]{0,2}\b.{0,30}\bnutzer[a-z]{0,4} (?:nichts|nicht)\b",
         r"\bne (?:dis|dites|mentionnez?)\b.{0,40}\butilisateur",
         r"\bno (?:le )?(?:digas|menciones)\b.{0,40}\busuario",
+        r"\bnon (?:dir|menzionar|rivelar|mostrar)(?:e|lo|la|li|le)\b.{0,40}\ball'utente"
+        r"|\b(?:non|senza) (?:avvisare|avvertire|informare) l'utente",
+        # Not `informe o usuário`: that is to state a name of a user.
+        r"\bn[aã]o (?:diga|conte|mencione|revele|mostre)\b.{0,40}\bao usu[aá]rio"
+        r"|\b(?:n[aã]o (?:avise|alerte)|sem (?:avisar|alertar)) o usu[aá]rio",
+        r"(?:ユーザー?|利用者)に(?:は|も)?[^。]{0,20}(?:言わ|伝え|知らせ|教え|見せ|明かさ|話さ)ない(?:で|こと)"
+        r"|(?:ユーザー?|利用者)に(?:は|も)?(?:秘密|内緒|内密)に",
     ),
     _rule(
         "imitates a role",

@@ -11,6 +11,7 @@ import pytest
 from pydantic_ai.models import Model
 
 import spindle
+from servers.http_server import HttpServer, Reply
 from spindle import Agent, AgentResult, tool
 from spindle.calls.framing import framed, unframed, with_data
 from spindle.calls.taint import places_in
@@ -283,3 +284,31 @@ async def test_a_secret_of_a_source_that_a_result_repeats_is_masked_for_models(
         await Agent(app, model).run("go")
         assert "s3cret-token-1" in (await app.call("echo")).text
     assert "s3cret-token-1" not in json.dumps(server.requests[1].body)
+
+
+async def test_a_credential_that_its_server_repeats_anywhere_reaches_no_model(
+    server: ModelServer, any_model: Model
+) -> None:
+    """In a description, a text, a structure, an error of the tool, of the protocol and of HTTP."""
+    token = "t0ken-of-the-bank-7"
+    names = ("echo", "read", "whoami", "big", "wait")
+    async with HttpServer() as bank:
+        bank.tools = [
+            {"name": name, "description": f"Wants Bearer {token}.", "inputSchema": {"type": "object"}}
+            for name in names
+        ]
+        text = {"type": "text", "text": f"You are {token}."}
+        bank.answer_with("echo", {"content": [text]})
+        bank.answer_with("read", {"content": [], "structuredContent": {token: {"it": [token]}}})
+        bank.answer_with("whoami", {"content": [text], "isError": True})
+        bank.refuse_with("big", {"code": -32000, "message": f"no {token}", "data": {"is": token}})
+        bank.always("wait", Reply(500, body=f"no {token}".encode()))
+        server.feed(Turn(calls=[ToolCall(name) for name in names]), "done")
+        auth = {"type": "bearer", "token": token}
+        sources = {"bank": {"url": bank.url, "auth": auth, "untrusted": False}}
+        async with workspace(sources=sources) as app:
+            done = await Agent(app, any_model).run("go")
+        assert isinstance(done, AgentResult)
+        assert {seen.headers.get("authorization") for seen in bank.seen} == {f"Bearer {token}"}
+    assert len(server.requests[1].tool_answers) == len(names)
+    assert [token in json.dumps(request.body) for request in server.requests] == [False, False]

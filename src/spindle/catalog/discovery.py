@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spindle.catalog.loops import without_own
+from spindle.catalog.repeated import RepeatedSecrets
 from spindle.domain.identity import NO_CREDENTIAL
 from spindle.domain.visible import visible
 from spindle.errors import (
@@ -18,7 +19,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
-from spindle.threads import time_of_source
+from spindle.threads import in_turn, time_of_source
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
@@ -96,8 +97,13 @@ class ToolDiscovery:
                     finally:
                         time_of_source.reset(token)
                 taken = without_own(name, specs, sources.workspace, self._note)
-                said = _shortened(session.instructions)
-                return Discovered(taken, instructions=said, server=_shortened(session.server, MAX_SERVER))
+                secrets = RepeatedSecrets(credential.secrets | sources.named_secrets(name))
+                said, server = _shortened(session.instructions), _shortened(session.server, MAX_SERVER)
+                return Discovered(
+                    await in_turn(secrets.without, taken) if secrets.are_known else taken,
+                    instructions=said and secrets.hidden_in(said),
+                    server=server and secrets.hidden_in(server),
+                )
             except TimeoutError:
                 raise CallTimeoutError(
                     f"{name!r} did not list its tools within {config.timeout:g} s",

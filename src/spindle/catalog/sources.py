@@ -15,7 +15,7 @@ from spindle.errors import ConfigurationError, NotFoundError, did_you_mean
 from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource, Source
 from spindle.remedies import Remedy
-from spindle.settings.expand import MissingVariable, expand, missing_variables, secret_values
+from spindle.settings.expand import MissingVariable, expand, missing_variables, named_secrets, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -177,6 +177,10 @@ class SourceSet:
     def secrets(self, name: str) -> set[str]:
         """Returns the values taken from the environment for this source."""
         return secret_values(self._tables.get(name, {}), self._environ)
+
+    def named_secrets(self, name: str) -> set[str]:
+        """Returns the values that stand in its settings under the name of a secret."""
+        return named_secrets(self._tables.get(name, {}), self._environ)
 
     def missing_variables(self, name: str) -> list[MissingVariable]:
         """Returns the variables that settings of a source name and that are not set, or empty."""

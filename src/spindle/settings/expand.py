@@ -85,6 +85,14 @@ def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
     return {value for value in found if len(value) >= 4}
 
 
+def named_secrets(table: Any, environ: Mapping[str, str]) -> set[str]:
+    """The values under a name such as API_KEY, as they are used; also without their scheme, such as
+    `Bearer`. Unlike `secret_values` not all that comes from the environment: that may be a public address."""
+    texts = [text for key, text in _texts(table, "") if _SECRET_KEY.search(key)]
+    values = {_REFERENCE.sub(lambda match: environ.get(match[1], ""), text) for text in texts}
+    return values | {value.split(" ", 1)[1] for value in values if " " in value}
+
+
 def uses_secrets(table: Any) -> bool:
     """True if settings refer to sealed values."""
     return any(f"${{{_SECRET}" in text for _, text in _texts(table, ""))

@@ -56,7 +56,7 @@ def test_a_hundred_thousand_rows_are_written_read_and_named(tmp_path: Path) -> N
     write_table(tool_table(rows), file)
     again = read_table(file)["tool"].to_pylist()
     assert again == rows
-    found = by_name([*again, *rows, None])  # equal rows are taken once
+    found = by_name([*again, *rows[:1_000], None])  # equal rows are taken once
     assert len(found) == MANY
     assert found["tool_0"] is again[0]
     assert found["tool_0_2"] is again[5_000]

@@ -420,7 +420,7 @@ KNOWN: dict[str, str] = {
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting
         rest.schemas.Components.schemas runs.stops.Stops._places runs.stops.Stops._first
         runs.journal.RunJournal._unsaved calls.known_secrets.KnownSecrets.named
-        runs.record.RunRecord.*
+        runs.record.RunRecord.* catalog.repeated.RepeatedSecrets.*
         runs.journal.RunJournal.asked runs.journal.RunJournal.replaced runs.journal.RunJournal.tasks
         catalog.screening._Screening.* runs.places.RunPlace._made mcp_server.questions.Questions._waiting
         mcp_server.kept_answers.KeptAnswer._answered mcp_server.kept_answers.KeptAnswer.given

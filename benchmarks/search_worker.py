@@ -1,7 +1,7 @@
 """Figures of search, in the environment of the tests: `search_worker.py measure|learn [--quick]`.
 
 `measure` asks as the product does, by words, by a model alone, and by both. `learn` tries pairs of weights of
-the fusion on the tuned half of BFCL and shows the best; nothing else is ever looked at to choose them.
+the fusion on the tuned questions of each kind and shows the best; nothing else is looked at for it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from spindle.ports.store import SourceState, StoredTool
 from spindle.stores.sqlite import SqliteStore
 
 FIRST = 5
-SMOOTH = (1, 2, 4, 8, 16, 32, 60)
-MEANING = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+SMOOTH = (2, 3, 4, 5, 6, 8, 16)
+MEANING = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7)
 Lists = list[tuple[Asked, list[ToolSummary], list[ToolSummary]]]
 
 
@@ -63,13 +63,18 @@ async def put_real(file: Path) -> dict[str, list[Asked]]:
     with tempfile.TemporaryDirectory() as folder:
         await sync(Path(folder), str(file))
     plain = [Asked(item.text, item.answers, not item.held_out) for item in questions()]
-    lines = Path(__file__).parent.parent.joinpath("tests/stores/paraphrases.txt").read_text().splitlines()
-    pairs = [line.split(" | ") for line in lines if line and not line.startswith("#")]
     return {
         "plain, tuned": [item for item in plain if item.tuned],
         "plain, untouched": [item for item in plain if not item.tuned],
-        "paraphrased, untouched": [Asked(text, frozenset(answers.split()), False) for text, answers in pairs],
+        "paraphrased, tuned": paraphrased("paraphrases_tuned.txt", tuned=True),
+        "paraphrased, untouched": paraphrased("paraphrases.txt", tuned=False),
     }
+
+
+def paraphrased(file: str, tuned: bool) -> list[Asked]:
+    lines = Path(__file__).parent.parent.joinpath("tests", "stores", file).read_text().splitlines()
+    pairs = [line.split(" | ") for line in lines if line and not line.startswith("#")]
+    return [Asked(text, frozenset(answers.split()), tuned) for text, answers in pairs]
 
 
 def found(asked: Asked, tools: Sequence[ToolSummary]) -> bool:
@@ -129,43 +134,50 @@ async def measure(quick: bool) -> dict[str, Any]:
     return made
 
 
-async def learn(model: str) -> dict[str, Any]:
-    async with SqliteStore(":memory:") as store:
-        asked = [item for item in await put_bfcl(store) if item.tuned]
-        meaning = MeaningSearch(MODELS[model], [store], lambda text: sys.exit(text), 60.0)
-        await meaning.settled()
-        version = await store.catalog_version()
-        lists: Lists = [
-            (
-                item,
-                await store.search(item.text, DEPTH),
-                await meaning.near(item.text, DEPTH, version),
+async def learn() -> dict[str, Any]:
+    """The share that is found of each set is what counts, so that a large set does not decide alone."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    lists: dict[str, Lists] = {}
+    async with SqliteStore(CACHE / "search-bfcl.db") as store:
+        await add_lists(lists, store, {"BFCL": await put_bfcl(store)})
+    sets = await put_real(CACHE / "search-real.db")
+    async with SqliteStore(CACHE / "search-real.db") as store:
+        await add_lists(lists, store, sets)
+    tried: list[tuple[float, dict[str, Any]]] = []
+    for smooth, weight in itertools.product(SMOOTH, MEANING):
+        hits = {
+            name: sum(
+                found(item, fused(item.text, words, near, smooth, weight)) for item, words, near in each
             )
-            for item in asked
-        ]
-        await meaning.close()
-    tried = [
-        (
-            sum(found(item, fused(item.text, words, near, smooth, weight)) for item, words, near in lists),
-            smooth,
-            weight,
-        )
-        for smooth, weight in itertools.product(SMOOTH, MEANING)
-    ]
-    words = sum(found(item, words) for item, words, _ in lists)
-    best = sorted(tried, key=lambda each: -each[0])
+            for name, each in lists.items()
+        }
+        share = sum(count / len(lists[name]) for name, count in hits.items()) / len(lists)
+        tried.append((share, {"smooth": smooth, "meaning": weight, "share": round(share, 4)} | hits))
     return {
-        "questions": len(asked),
-        "words alone": words,
-        "best": [
-            {"in the first five": hits, "smooth": smooth, "meaning": weight}
-            for hits, smooth, weight in best[:10]
-        ],
+        "questions": {name: len(each) for name, each in lists.items()},
+        "best": [row for _, row in sorted(tried, key=lambda each: -each[0])[:12]],
     }
 
 
+async def add_lists(lists: dict[str, Lists], store: SqliteStore, sets: dict[str, list[Asked]]) -> None:
+    version = await store.catalog_version()
+    for model, make in MODELS.items():
+        print(f"vectors of {model} …", file=sys.stderr)
+        meaning = MeaningSearch(make, [store], lambda text: sys.exit(text), 60.0)
+        await meaning.settled()
+        for name, asked in sets.items():
+            tuned = [item for item in asked if item.tuned]
+            if not tuned:
+                continue
+            lists[f"{name}, {model}"] = [
+                (item, await store.search(item.text, DEPTH), await meaning.near(item.text, DEPTH, version))
+                for item in tuned
+            ]
+        await meaning.close()
+
+
 def main() -> None:
-    work = learn(*sys.argv[2:3] or ["light"]) if sys.argv[1] == "learn" else measure("--quick" in sys.argv)
+    work = learn() if sys.argv[1] == "learn" else measure("--quick" in sys.argv)
     print(json.dumps(asyncio.run(work), indent=2))
 
 

@@ -184,6 +184,18 @@ class TestTools:
         assert await found("stat-all") == ["files.stat_all"]
         assert await found("nothing like it") == []
 
+    async def test_a_search_tells_how_much_of_the_query_each_tool_says(self, store: Store) -> None:
+        tools = [a_tool(f"files.other_{number}", description="Nothing of it.") for number in range(9)]
+        copy = a_tool("files.copy_folder", description="Duplicates.")
+        await store.replace_tools(a_state(), stored(copy, *tools))
+        [whole] = await store.search("copy folder", 3)
+        [half] = await store.search("copy xylophone", 3)
+        [little] = await store.search("copy xylophone trumpet violin", 3)
+        assert 1 >= whole.said > half.said > little.said > 0
+        many = [found.said for found in await store.search("other nothing copy", 20)]
+        assert len(many) == 10
+        assert many == sorted(many, reverse=True)
+
     async def test_a_name_that_is_not_unicode_is_just_not_found(self, store: Store) -> None:
         assert await store.tool("\udcff") is None
         assert await store.names_ending_in("\udcff") == []

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from counting import CountingEmbedder, meaning_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servers.running import PATIENCE
 from spindle.catalog.fusion import fused
@@ -392,11 +394,75 @@ async def test_what_was_made_before_the_end_is_not_made_again(store: Store) -> N
     await second.meaning.close()
 
 
-def test_both_lists_count_and_nothing_is_lost() -> None:
-    def listed(*names: str) -> list[ToolSummary]:
-        return [ToolSummary(name, "s", "mcp", "", ()) for name in names]
+# --- one list out of two
 
-    found = [item.name for item in fused("words", listed("a", "b", "c"), listed("c", "d", "a"))]
-    assert sorted(found) == ["a", "b", "c", "d"]
-    assert found[:2] == ["a", "c"]
-    assert fused("", [], []) == []
+
+def listed(*names: str, said: float = 0.0) -> list[ToolSummary]:
+    return [ToolSummary(name, "s", "mcp", "", (), said=said) for name in names]
+
+
+def named(found: Sequence[ToolSummary]) -> list[str]:
+    return [item.name for item in found]
+
+
+LISTS = st.lists(st.sampled_from([f"s.{letter}" for letter in "abcdefgh"]), unique=True)
+SAID = st.floats(min_value=0, max_value=1)
+
+
+@given(LISTS, LISTS, SAID, st.text(max_size=5))
+def test_both_lists_count_and_nothing_is_lost(
+    words: list[str], near: list[str], said: float, query: str
+) -> None:
+    found = named(fused(query, listed(*words, said=said), listed(*near)))
+    assert sorted(found) == sorted({*words, *near})
+    both = [name for name in words if name in near]
+    if both and words[0] == near[0]:
+        assert found[0] == words[0]
+
+
+@given(LISTS.filter(bool), LISTS, SAID)
+def test_a_tool_that_is_called_what_was_asked_stays_the_first_however_near_others_are(
+    words: list[str], near: list[str], said: float
+) -> None:
+    query = words[0].partition(".")[2].upper()
+    assert named(fused(query, listed(*words, said=said), listed(*near)))[0] == words[0]
+
+
+@given(LISTS, SAID)
+def test_without_a_model_the_order_is_that_of_the_words(words: list[str], said: float) -> None:
+    assert named(fused("q", listed(*words, said=said), [])) == words
+
+
+@given(LISTS, SAID)
+def test_without_a_word_in_common_the_order_is_that_of_the_meaning(near: list[str], said: float) -> None:
+    assert named(fused("q", [], listed(*near))) == near
+
+
+@given(LISTS.filter(bool), LISTS.filter(bool), SAID, SAID)
+def test_the_more_words_say_of_a_question_the_more_they_count(
+    words: list[str], near: list[str], one: float, other: float
+) -> None:
+    less, more = sorted(max(said, 0.001) for said in (one, other))
+    before = named(fused("q", listed(*words, said=less), listed(*near)))
+    after = named(fused("q", listed(*words, said=more), listed(*near)))
+    assert after.index(words[0]) <= before.index(words[0])
+
+
+def test_words_decide_where_a_tool_says_the_question_and_meaning_where_none_does() -> None:
+    words, near = ("s.a", "s.b"), ("s.c", "s.d")
+    assert named(fused("q", listed(*words, said=0.9), listed(*near)))[0] == "s.a"
+    assert named(fused("q", listed(*words, said=0.1), listed(*near)))[0] == "s.c"
+
+
+async def test_a_tool_whose_two_texts_differ_is_as_near_as_others(store: Store) -> None:
+    # The middle of two directions is shorter than either, and would be taken for a tool farther away.
+    search = Workspace(store)
+    apart = iter([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0]])
+    beside, asked = [1.0, 0.0, 0.8], [1.0, 0.0, 0.0]
+    search.embedder.answer = lambda texts: [
+        next(apart) if "forecast" in text else asked if text == "ask" else beside for text in texts
+    ]
+    await search.meaning.settled()
+    found = await search.meaning.near("ask", 1, 1)
+    assert named(found) == ["sky.ahead"]
+    await search.meaning.close()

@@ -9,12 +9,11 @@ from spindle.domain.tool import ToolSummary
 
 DEPTH = 100
 """So many tools of each list are looked at, or as many as are asked for."""
-# A tool in place n of a list, from 0 on, has 1 / (SMOOTH + n) of it, and meaning counts MEANING times as much
-# as words. `python benchmarks/search.py learn` tries pairs of both by half of the questions of BFCL: all near
-# this one are alike there (413 to 415 of 451); among them the tuned half of the repository's own questions
-# decides.
-SMOOTH = 8
-MEANING = 1.0
+# A tool in place n of a list, from 0 on, has 1 / (SMOOTH + n) of it. Meaning counts MEANING, words as much as
+# they say of the question: where no tool has more than a word or two of it, the list of words is one of
+# accidents. `python benchmarks/search.py learn` tries pairs of both numbers on what may be looked at.
+SMOOTH = 4
+MEANING = 0.3
 
 
 def fused(
@@ -24,11 +23,14 @@ def fused(
     smooth: float = SMOOTH,
     weight: float = MEANING,
 ) -> list[ToolSummary]:
-    """Returns all tools of both lists, those that are near the top of both first. A tool whose own name is
-    exactly the query stays the first."""
+    """Returns all tools of both lists, those that are near the top of both first. The more of the query
+    a tool says, the more words count. A tool whose own name is exactly the query stays the first."""
+    if not by_meaning:
+        return list(by_words)
+    said = max((tool.said for tool in by_words), default=0.0) or weight
     scores: dict[str, float] = {}
     known: dict[str, ToolSummary] = {}
-    for counts, found in ((1.0, by_words), (weight, by_meaning)):
+    for counts, found in ((said, by_words), (weight, by_meaning)):
         for place, tool in enumerate(found):
             known.setdefault(tool.name, tool)
             scores[tool.name] = scores.get(tool.name, 0.0) + counts / (smooth + place)

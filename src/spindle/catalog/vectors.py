@@ -47,8 +47,8 @@ def checked(vectors: Sequence[Sequence[float]], count: int) -> Floats:
 
 
 def packed(vector: Floats) -> bytes:
-    """Returns a vector as it is stored: numbers of 2 bytes, which is exact enough to rank by."""
-    return vector.astype("<f2").tobytes()
+    """Returns a vector as it is stored: of length 1, in numbers of 2 bytes, exact enough to rank by."""
+    return (vector / max(float(np.linalg.norm(vector)), 1e-12)).astype("<f2").tobytes()
 
 
 class Vectors:
@@ -84,7 +84,8 @@ class Vectors:
             place = self._places.setdefault(name, len(self._names))
             if place == len(self._names):
                 self._names.append(name)
-            self._rows[place] = np.frombuffer(data, "<f2")
+            vector = np.frombuffer(data, "<f2").astype(np.float32)
+            self._rows[place] = vector / max(float(np.linalg.norm(vector)), 1e-12)
 
     def drop(self, names: Sequence[str]) -> None:
         """Removes tools that are gone."""

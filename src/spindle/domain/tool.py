@@ -301,6 +301,9 @@ class ToolSummary:
     description: str
     tags: tuple[str, ...] = ()
     held: bool = False
+    said: float = field(default=0.0, compare=False)
+    """Found by words: how much of the question the tool says, from 0 to 1. A rare word is more of it than a
+    common one, and the name of a tool says it louder than its parameters."""
 
     @property
     def headline(self) -> str:

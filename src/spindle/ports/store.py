@@ -114,7 +114,7 @@ class ToolStore(Protocol):
         ...
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
-        """Returns the tools that fit the words best, best first."""
+        """Returns the tools that fit the words best, best first, each with how much of the query it says."""
         ...
 
     async def stored_tools(self, source: str) -> list[StoredTool]:

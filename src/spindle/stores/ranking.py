@@ -47,6 +47,7 @@ _SPARE = 20
 _BEGINNING, _TYPO, _HALF = 0.8, 0.7, 0.5
 _FOUND_AT_ALL = 30
 """The weight of a word found anywhere in a tool. In the name it weighs about 200."""
+_MOST = _FOUND_AT_ALL + 255
 _PARTICLES = frozenset(("back", "down", "in", "off", "on", "out", "over", "up"))
 # Of words that say nothing each by itself.
 _PHRASES = {"who am i": "whoami", "to do": "todo", "time is it": "now"}
@@ -132,19 +133,23 @@ class Query:
         """The terms that no tool has: each may be the beginning of a word, or mistyped."""
         return [term for term in self.terms if stem(term) not in found.postings][:_UNKNOWN_LIMIT]
 
-    def ranked(self, found: Matches, total: int, limit: int) -> list[int]:
-        """The ids of the best tools, the best first; a few more than `limit`."""
+    def ranked(self, found: Matches, total: int, limit: int) -> dict[int, float]:
+        """The ids of the best tools, the best first, each with how much of the query it says, from 0 to 1; a
+        few more than `limit`."""
         scores: dict[int, float] = {}
+        whole = 0.0
         for term in self.terms:
             meanings = found.meanings(term, self.joined.get(term, ()))
             worth = _worth(meanings, total)
+            whole += worth * _MOST
             best: dict[int, float] = {}
             for trust, segments in meanings:
                 own = worth if trust < 1 else (worth + _worth([(trust, segments)], total)) / 2
                 _take_best(best, segments, trust * own)
             for number, score in best.items():
                 scores[number] = scores.get(number, 0.0) + score
-        return heapq.nlargest(limit + _SPARE, scores, key=lambda number: (scores[number], -number))
+        best_ids = heapq.nlargest(limit + _SPARE, scores, key=lambda number: (scores[number], -number))
+        return {number: min(scores[number] / whole, 1.0) for number in best_ids}
 
 
 def slips(term: str) -> list[str]:

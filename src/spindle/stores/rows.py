@@ -143,10 +143,10 @@ def stored_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> StoredTo
     )
 
 
-def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
+def summary_from_row(row: tuple[str, str, str, str, str, int], said: float = 0.0) -> ToolSummary:
     """The tool in a row as it is shown in lists."""
     name, source, kind, description, tags, held = row
-    return ToolSummary(name, source, kind, description, tuple(tags.splitlines()), bool(held))
+    return ToolSummary(name, source, kind, description, tuple(tags.splitlines()), bool(held), said)
 
 
 def summaries_from_rows(rows: Iterable[Sequence[Any]], effect: Effect | None) -> list[ToolSummary]:

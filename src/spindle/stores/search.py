@@ -28,12 +28,12 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSu
 def _first(connection: sqlite3.Connection, query: Query, limit: int) -> tuple[list[ToolSummary], bool]:
     """The best tools, and True if all that were ranked still exist."""
     numbers = _ranked(connection, query, limit)
-    rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(numbers),))}
-    found = [summary_from_row(rows[number]) for number in numbers if number in rows]
+    rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(list(numbers)),))}
+    found = [summary_from_row(rows[number], said) for number, said in numbers.items() if number in rows]
     return first(found, query, limit), len(found) == len(numbers)
 
 
-def _ranked(connection: sqlite3.Connection, query: Query, limit: int) -> list[int]:
+def _ranked(connection: sqlite3.Connection, query: Query, limit: int) -> dict[int, float]:
     found = Matches()
     found.add(_having(connection, query.words()))
     for term in query.unknown(found):

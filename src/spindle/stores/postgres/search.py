@@ -33,8 +33,12 @@ async def search(it: Statements, text: str, limit: int) -> list[ToolSummary]:
         found.add(await having(found.missing_synonyms(term)))
     [[total]] = await it.rows("SELECT count(*) FROM {schema}.tools")
     numbers = query.ranked(found, total, limit)
-    rows = {row[0]: row[1:] for row in await it.rows(_SUMMARIES, (numbers,))}
-    return first([summary_from_row(rows[number]) for number in numbers if number in rows], query, limit)
+    rows = {row[0]: row[1:] for row in await it.rows(_SUMMARIES, (list(numbers),))}
+    return first(
+        [summary_from_row(rows[number], said) for number, said in numbers.items() if number in rows],
+        query,
+        limit,
+    )
 
 
 async def index(it: Statements, source: str, tools: Iterable[tuple[str, dict[str, int]]]) -> None:

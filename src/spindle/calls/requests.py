@@ -83,6 +83,22 @@ class SourceRequests:
     ) -> JsonObject | None:
         """Makes a request and returns its result as it came, which may ask the `client`; None if the source
         does not have the `offer` that it belongs to."""
+        used: set[str] = set()
+        making = self._request(source, principal, method, params, offer, client, used)
+        taping = self._caller.taping
+        return await (making if taping is None else taping.request(source, method, params, used, making))
+
+    async def _request(
+        self,
+        source: str,
+        principal: Principal,
+        method: str,
+        params: JsonObject,
+        offer: str | None,
+        client: Client | None,
+        used: set[str],
+    ) -> JsonObject | None:
+        """The same, without a tape. The secrets that were needed are added to `used`."""
         config = self.catalog.sources.config(source)
         guards = self._caller.guards.of(source, config, self.catalog.sources)
         call = self._call(source, config, principal, method, params, client)
@@ -110,6 +126,7 @@ class SourceRequests:
             outcome, problem = ended_by(error)
             raise
         finally:
+            used |= secrets
             if method in RECORDED:
                 await self._recorder.save(
                     CallRecord(

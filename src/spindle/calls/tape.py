@@ -33,7 +33,8 @@ MAX_MISSED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One call on a tape, or one request to a model, with its outcome: one of `result` and `error`."""
+    """One call on a tape, or one request to a model or for a resource or prompt, with its outcome: one of
+    `result` and `error`."""
 
     number: int
     tool: str
@@ -42,6 +43,8 @@ class Take:
     result: JsonObject | None = None
     error: JsonObject | None = None
     is_model: bool = False
+    source: tuple[str, str] | None = None
+    """Of a request to a source that is no call of a tool: its name and kind."""
 
     @property
     def what(self) -> str:
@@ -108,7 +111,8 @@ class Tape:
     @property
     def sources(self) -> dict[str, str]:
         """The kinds of the sources whose tools it has, by name."""
-        return {tool.source: tool.kind for tool in self.tools.values()}
+        asked = dict(take.source for take in self.takes if take.source is not None)
+        return asked | {tool.source: tool.kind for tool in self.tools.values()}
 
     @property
     def unused(self) -> list[Take]:
@@ -211,12 +215,16 @@ class TapeWriter:
         result: JsonObject | None = None,
         error: JsonObject | None = None,
         is_model: bool = False,
+        source: tuple[str, str] | None = None,
     ) -> None:
         """Adds a call that ended, without its secrets; nothing once the tape is in its place."""
         if self._file.closed:
             return
         self._count += 1
-        line: JsonObject = {"call": self._count, "model" if is_model else "tool": tool}
+        what = "model" if is_model else "request" if source is not None else "tool"
+        line: JsonObject = {"call": self._count, what: tool}
+        if source is not None:
+            line |= {"source": source[0], "kind": source[1]}
         line |= {"arguments": arguments, "ms": round(seconds * 1000, 1)}
         line |= {"result": result} if error is None else {"error": error}
         self._write(line)
@@ -258,12 +266,14 @@ def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]
         name, source = str(line["name"]), str(line["source"])
         tools.append(TapedTool(name, source, kind, definition, str(line["fingerprint"])))
     else:
-        is_model = "model" in line
-        tool, arguments = str(line["model" if is_model else "tool"]), _object(line, "arguments")
+        is_model, is_request = "model" in line, "request" in line
+        tool = str(line["model" if is_model else "request" if is_request else "tool"])
+        arguments = _object(line, "arguments")
+        source = (str(line["source"]), str(line["kind"])) if is_request else None
         result = _object(line, "result") if "result" in line else None
         error = _object(line, "error") if result is None else None
         took = float(line.get("ms", 0))
-        takes.append(Take(int(line["call"]), tool, arguments, took, result, error, is_model))
+        takes.append(Take(int(line["call"]), tool, arguments, took, result, error, is_model, source))
 
 
 def _object(line: JsonObject, key: str) -> JsonObject:

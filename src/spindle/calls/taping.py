@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,12 +45,43 @@ class Taping:
         except (BreakerOpenError, BusyError):
             raise  # our own guards', which judge anew when the tape is played
         except SpindleError as error:
-            described = error.to_dict()
-            described.pop("remedy", None)
-            self._keep(running, began, error=described)
+            self._keep(running, began, error=_described(error))
             raise
         if result.asked is None:
             self._keep(running, began, result=await in_turn(_written, result))
+        return result
+
+    async def request(
+        self,
+        source: str,
+        method: str,
+        params: JsonObject,
+        secrets: Set[str],
+        asking: Awaitable[JsonObject | None],
+    ) -> JsonObject | None:
+        """Waits for the answer to a request for resources, prompts or completions, and records it. `secrets`
+        are all there once it is answered."""
+        began = time.perf_counter()
+
+        def keep(result: JsonObject | None = None, error: JsonObject | None = None) -> None:
+            self._writer.add(
+                f"{source}.{method}",
+                clean_json(params, secrets),
+                time.perf_counter() - began,
+                result=clean_json(result, secrets),
+                error=clean_json(error, secrets),
+                source=(source, self._catalog.sources.kind(source)),
+            )
+
+        try:
+            result = await asking
+        except (BreakerOpenError, BusyError):
+            raise
+        except SpindleError as error:
+            keep(error=_described(error))
+            raise
+        if result is None or result.get("resultType") != "input_required":
+            keep(result or {})
         return result
 
     def _keep(
@@ -94,6 +125,12 @@ class Taping:
 def comparable(arguments: JsonObject, key: dict[str, str]) -> JsonObject:
     """Returns the arguments without an idempotency key, which is another each time."""
     return {name: value for name, value in arguments.items() if name not in key}
+
+
+def _described(error: SpindleError) -> JsonObject:
+    described = error.to_dict()
+    described.pop("remedy", None)
+    return described
 
 
 def _written(result: Result) -> JsonObject:

@@ -163,6 +163,8 @@ class SourceSet:
 
     def relays(self, name: str) -> bool:
         """True if its sessions also pass on resources and prompts."""
+        if name in self._handed_over:
+            return isinstance(self._made[name], RelaySource)
         kind = self._class(name)
         return kind is not None and issubclass(kind, RelaySource)
 

@@ -26,8 +26,9 @@ async def replay(cli: CliContext, tape: Path, *, verify: bool, everything: bool)
     """Show what is on a tape that --record made.
 
     With --verify the tools on the tape are compared with those of this workspace, and calls of tools that
-    only read are made once more: what differs is listed, and the exit code is 1. Calls that failed, those of
-    other tools and what models answered are not compared; --all makes calls of all tools.
+    only read are made once more, as are requests for resources and prompts: what differs is listed, and the
+    exit code is 1. Calls that failed, those of other tools and what models answered are not compared; --all
+    makes calls of all tools.
     """
     from spindle.calls.tape import Tape
     from spindle.cli.errors import UsageMistakeError
@@ -54,7 +55,7 @@ def _show(cli: CliContext, tape: Tape) -> None:
     if cli.output.as_json:
         calls: list[JsonObject] = [
             {
-                "call": take.number, "model" if take.is_model else "tool": take.tool,
+                "call": take.number, _key(take): take.tool,
                 "arguments": take.arguments, "outcome": _outcome(take), "ms": take.milliseconds,
             }
             for take in tape.takes
@@ -63,6 +64,10 @@ def _show(cli: CliContext, tape: Tape) -> None:
         return
     rows = [(str(take.number), take.what, _outcome(take), f"{take.milliseconds:g} ms") for take in tape.takes]
     cli.output.table(("CALL", "OF", "OUTCOME", "TOOK"), rows)
+
+
+def _key(take: Take) -> str:
+    return "model" if take.is_model else "request" if take.source is not None else "tool"
 
 
 def _outcome(take: Take) -> str:
@@ -75,7 +80,7 @@ async def _verified(cli: CliContext, app: Spindle, tape: Tape, *, everything: bo
     from spindle.errors import SpindleError
 
     found: list[JsonObject] = []
-    used = {take.tool for take in tape.takes if not take.is_model}
+    used = {take.tool for take in tape.takes if _key(take) == "tool"}
     live: dict[str, Any] = {}
     for name in sorted(used):
         try:
@@ -88,6 +93,9 @@ async def _verified(cli: CliContext, app: Spindle, tape: Tape, *, everything: bo
             changed = _changed(known.definition, live[name].spec.whole_definition())
             found.append({"what": name, "outcome": "differs", "why": f"the tool is another: {changed}"})
     for take in tape.takes:
+        if take.source is not None and take.error is None:
+            cli.output.status(f"asking for {take.tool} …")
+            found.append({"what": f"call {take.number} of {take.tool}", **await _asked_again(app, take)})
         if take.is_model or take.tool not in live:
             continue
         tool, what = live[take.tool], f"call {take.number} of {take.tool}"
@@ -117,6 +125,22 @@ async def _compared(app: Spindle, take: Take) -> JsonObject:
         return {"outcome": "skipped", "why": f"it waits for {what}"}
     before = Result.from_dict(take.result).parsed()
     told = differences(before, result.parsed())
+    return {"outcome": "differs", "why": told} if told else {"outcome": "same"}
+
+
+async def _asked_again(app: Spindle, take: Take) -> JsonObject:
+    from spindle.calls.tape import differences
+    from spindle.domain.identity import LOCAL
+    from spindle.errors import SpindleError
+
+    assert take.source is not None
+    source = take.source[0]
+    try:
+        method = take.tool.removeprefix(f"{source}.")
+        now = await app.requests.request(source, LOCAL, method, take.arguments)
+    except SpindleError as error:
+        return {"outcome": "differs", "why": error.message}
+    told = differences(take.result, now or {})
     return {"outcome": "differs", "why": told} if told else {"outcome": "same"}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.taping import LIVE
 from spindle.settings import Settings
-from spindle.sources.taped import TapedSource
+from spindle.sources.taped import TapedRelaySource, TapedSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OF_SERVERS = frozenset({"auth", "env", "idempotency_key", "rate_limit"})
 """Settings of every source that mean nothing without its server."""
+_RELAYING = frozenset({"mcp"})
+"""The kinds that have resources and prompts. One of another kind has those that are on the tape."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ def add_taped(sources: SourceSet, settings: Settings, tape: Tape, note: Note) ->
 
     live = settings.live if isinstance(settings, ReplayedSettings) else settings
     kept = SourceConfig.model_fields.keys() - _OF_SERVERS
+    relaying = {take.source[0] for take in tape.takes if take.source is not None}
     for name, kind in tape.sources.items():
         # Functions that a program gave have no settings, and are called by their plain names.
         written = live.sources.get(name, {"prefix": False})
         common = {key: value for key, value in written.items() if key in kept}
         config = TapedConfig.model_validate({**common, "kind": "taped", "was": kind})
-        sources.add(name, TapedSource(name, config, live.root, note, tape), config)
+        cls = TapedRelaySource if kind in _RELAYING or name in relaying else TapedSource
+        sources.add(name, cls(name, config, live.root, note, tape), config)
     return set(tape.sources)

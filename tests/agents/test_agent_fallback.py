@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from pydantic_ai.exceptions import ModelAPIError, ModelOverloadedError, ModelRateLimitError
 from pydantic_ai.models import Model
+from pydantic_ai.models.function import FunctionModel
 
 import spindle
 from spindle import Agent, AgentResult
-from spindle.errors import ConfigurationError, ModelError, RateLimitedError
+from spindle.errors import ConfigurationError, ModelError, RateLimitedError, ServerError
 from spindle.testing import Failure, ModelRequest, ModelServer, ToolCall, Turn, Usage, workspace
 
 NAMES = ["openai-chat:first", "anthropic:second"]
@@ -115,6 +118,30 @@ async def test_a_busy_provider_is_asked_again_when_it_says(server: ModelServer, 
     assert done.output == "done"
     assert time.monotonic() - began >= 0.4
     assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("kind", [ModelRateLimitError, ModelOverloadedError])
+async def test_a_provider_that_says_within_its_answer_that_it_is_busy_is_asked_again(
+    kind: type[ModelAPIError],
+) -> None:
+    """A stream that has begun has no status to say it with."""
+    busy = kind("busy", "overloaded", retry_after=0.0, in_stream=True)
+    script = [busy, None, kind("busy", "overloaded", in_stream=True)]
+
+    async def answer(_messages: object, _info: object) -> AsyncIterator[str]:
+        yield "so far "
+        if (failure := script.pop(0)) is not None:
+            raise failure
+        yield "done"
+
+    async with workspace() as app:
+        agent = Agent(app, FunctionModel(stream_function=answer))
+        done = await agent.run("go", on_event=lambda _: None, streams=True)
+        assert isinstance(done, AgentResult)
+        assert done.output == "so far done"
+        with pytest.raises((RateLimitedError, ServerError), match="overloaded"):  # it does not say when
+            await agent.run("go", on_event=lambda _: None, streams=True)
+    assert script == []
 
 
 async def test_nobody_waits_longer_than_for_an_answer(server: ModelServer, model: Model) -> None:

@@ -157,6 +157,12 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
         return ModelError(f"the model {name!r} cannot be asked this: {error.message}")
     if isinstance(error, NotImplementedError):
         return ModelError(f"the model {name!r} cannot be asked this: {error}")
+    if isinstance(error, theirs.ModelRateLimitError):  # said within a stream, which has no status
+        said = f"the model {name!r} could not be asked: {error.message}"
+        return RateLimitedError(said, retry_after=error.retry_after)
+    if isinstance(error, theirs.ModelUnavailableError):
+        said = f"the model {name!r} could not be asked: {error.message}"
+        return ServerError(said, retry_after=error.retry_after)
     if isinstance(error, theirs.AgentRunError):
         return ServerError(f"the model {name!r} could not be asked: {error.message}")
     if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "openai", "anthropic"):

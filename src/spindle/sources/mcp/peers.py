@@ -101,10 +101,10 @@ class Serving:
         self._cancelling = self._task.cancelling() if self._task is not None else 0
 
     def __enter__(self) -> Serving:
-        self._running[self.call.key] = self
-        if len(self._running) > 1:
-            for other in self._running.values():
-                other.was_alone = False
+        if running := self._running:
+            first = next(iter(running.values()))  # of several, none is alone any more
+            first.was_alone = self.was_alone = False
+        running[self.call.key] = self
         return self
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import secrets
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from spindle.console import charts
 from spindle.console.icons import icon
 from spindle.domain.visible import visible, visible_json
+from spindle.giving_way import give_way
 from spindle.listening.response import Response
 
 FOLDER: Final = Path(__file__).parent
@@ -80,7 +81,7 @@ def ago(seconds: float) -> str | None:
         return "just now"
     for below, size, unit in _STEPS:
         if abs(seconds) < below:
-            count = math.floor(abs(seconds) / size + 0.5)
+            count = int(abs(seconds) / size)
             said = f"{count} {'day' if unit == 'days' and count == 1 else unit}"
             return f"in {said}" if seconds < 0 else f"{said} ago"
     return None
@@ -152,8 +153,10 @@ def _digest(path: str) -> str:
     return _digests[path]
 
 
+@cache
 def environment() -> Environment:
-    """Makes what renders templates: everything escaped, and nothing that is missing passed over."""
+    """Returns what renders templates: everything escaped, and nothing that is missing passed over. One for
+    the process: to compile all templates takes as long as some pages."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -206,6 +209,12 @@ class Pages:
         self._environment = environment()
         # Stands in what is rendered for the nonce of each answer; nobody else knows it.
         self._mark = secrets.token_urlsafe(16)
+
+    def warm(self) -> None:
+        """Compiles all templates, for which the first look at each page waits otherwise."""
+        for name in self._environment.list_templates(extensions=["html"]):
+            give_way()
+            self._environment.get_template(name)
 
     def has_block(self, template: str, block: str | None) -> bool:
         """True if a template has a part of this name."""

@@ -37,6 +37,14 @@ class NamePatterns:
     def __contains__(self, name: str) -> bool:
         return name in self._exact or (self._pattern is not None and bool(self._pattern.match(name)))
 
+    def among(self, names: list[str]) -> list[str]:
+        """Returns those of these names that it has: for long lists, without a call for each."""
+        exact, pattern = self._exact, self._pattern
+        if pattern is None:
+            return [name for name in names if name in exact] if exact else []
+        match = pattern.match
+        return [name for name in names if name in exact or match(name)]
+
     def may_name(self, source: str) -> bool:
         """True if one of them may be a tool of this source."""
         return any(may_name(name, source) for name in self._written)
@@ -51,6 +59,12 @@ class Lists:
 
     def admit(self, name: str) -> bool:
         return (self._exposed is None or name in self._exposed) and name not in self._excluded
+
+    def admitted(self, names: list[str]) -> list[str]:
+        """Returns those of these names that are admitted."""
+        shown = names if self._exposed is None else self._exposed.among(names)
+        hidden = frozenset(self._excluded.among(shown))
+        return [name for name in shown if name not in hidden] if hidden else shown
 
     def connect(self, source: str, name: str) -> bool:
         """True if some tool of a source may be admitted, and the one of this name, which connects to it. A
@@ -78,10 +92,11 @@ class Exposed:
     def shows(self, principal: Principal, name: str) -> bool:
         return self._is_open or (self._all.admit(name) and self.group_shows(principal.groups, name))
 
-    def seen_by(self, group: str, names: Iterable[str]) -> list[str]:
+    def seen_by(self, group: str, names: list[str]) -> list[str]:
         """Returns those of these tools that somebody in this group alone sees, for long lists."""
         known = self._lists_of((group,))
-        return [name for name in names if self._all.admit(name) and (not known or known[0].admit(name))]
+        shown = self._all.admitted(names)
+        return known[0].admitted(shown) if known else shown
 
     def connects(self, principal: Principal, source: str, name: str) -> bool:
         """True if the tool of this name, which connects to a source, is visible."""

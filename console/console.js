@@ -14,7 +14,7 @@
     if (Math.abs(seconds) < 5) return "just now";
     for (const [below, size, unit] of STEPS) {
       if (Math.abs(seconds) < below) {
-        const count = Math.round(Math.abs(seconds) / size);
+        const count = Math.floor(Math.abs(seconds) / size);
         const said = `${count} ${unit === "days" && count === 1 ? "day" : unit}`;
         return seconds < 0 ? `in ${said}` : `${said} ago`;
       }

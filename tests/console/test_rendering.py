@@ -61,9 +61,25 @@ def test_a_name_breaks_at_its_joints_and_stays_text() -> None:
     assert broken_name("x.") == "x."
 
 
+def test_an_outcome_is_told_in_words() -> None:
+    told = environment().from_string("{{ ui.outcome(value) }}")
+    for value, words in (("ok", "ok"), ("tool", "tool error"), ("invalid_arguments", "invalid arguments")):
+        assert f"</span>{words}</span>" in told.render(value=value)
+
+
 def test_what_is_missing_in_a_template_is_an_error() -> None:
     with pytest.raises(Exception, match="nothing"):
         environment().from_string("{{ nothing }}").render()
+
+
+def test_every_template_compiles_before_somebody_looks_at_it() -> None:
+    names = environment().list_templates(extensions=["html"])
+    assert {"frame.html", "health.html", "overview.html"} <= set(names)
+    environment.cache_clear()
+    pages = Pages()
+    pages.warm()
+    compiled = {template.name for template in pages._environment.cache.values()}  # type: ignore[union-attr]
+    assert compiled >= set(names)
 
 
 def test_a_problem_can_be_asked_for_alone_and_its_words_are_text() -> None:
@@ -89,8 +105,8 @@ def test_times_and_spans_are_those_of_people() -> None:
 def test_a_time_is_told_as_the_script_of_the_page_tells_it() -> None:
     spans = (0, -4, 5, 59, 60, 90, 3599, 3600, 86399, 86400, 86400 * 29, -120)
     assert [ago(span) for span in spans] == [
-        "just now", "just now", "5 s ago", "59 s ago", "1 min ago", "2 min ago", "60 min ago", "1 h ago",
-        "24 h ago", "1 day ago", "29 days ago", "in 2 min",
+        "just now", "just now", "5 s ago", "59 s ago", "1 min ago", "1 min ago", "59 min ago", "1 h ago",
+        "23 h ago", "1 day ago", "29 days ago", "in 2 min",
     ]  # fmt: skip
     assert ago(86400 * 30) is None
     assert ">1 Jan 1970</time>" in when(1.5)

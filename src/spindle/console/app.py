@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
@@ -19,6 +21,7 @@ from spindle.console.screens import PLACES, SCREENS
 from spindle.console.shared_parts import SharedParts
 from spindle.console.static_files import static_file
 from spindle.errors import NotFoundError, PermissionDeniedError, SpindleError
+from spindle.giving_way import considerate, give_way
 from spindle.listening.headers import headers_of
 from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY
@@ -63,6 +66,7 @@ class Console:
         self._access = access
         self._sessions = sessions
         self._pages = Pages()
+        self._warming: threading.Thread | None = None
         self.live = LiveUpdates(app, lambda: access.draining)
         self._parts = SharedParts(self.live)
         consents = ConsoleConsents(app, access, self._pages)
@@ -130,7 +134,10 @@ class Console:
         self, request: Request, screen: Screen, principal: Principal, session: BrowserSession
     ) -> Response:
         if screen.admin and not principal.admin:
-            raise PermissionDeniedError("only an administrator sees this page")
+            raise PermissionDeniedError(
+                "only an administrator sees this page",
+                hint="sign out and in again with a token of an administrator, or ask one of them",
+            )
         look = Look(
             self._app, self._access, principal, time.time(), dict(request.query_params), request.path_params,
             session.is_owner, self._examination, str(request.base_url).rstrip("/"),
@@ -224,7 +231,21 @@ class Console:
             if not token or not await self._access.knows(token):
                 return self._enter_page(following, "This token is not known here.", 403)
             session = await self._sessions.begin(token)
+        self._warm()
         return _see(_next(following), self._sessions.set_cookie(session))
+
+    def _warm(self) -> None:
+        """Makes ready what the first look at some pages would wait for, once somebody has come in."""
+        if self._warming is None:
+            self._warming = threading.Thread(target=self._make_ready, name="pages made ready", daemon=True)
+            self._warming.start()
+
+    def _make_ready(self) -> None:
+        with considerate():
+            self._pages.warm()
+            for name in ("engine", "retention"):  # which the page of health shows, and nobody needs before
+                give_way()
+                importlib.import_module(f"spindle.domain.{name}")
 
     async def _leave(self, request: Request) -> Response:
         session: BrowserSession = request.scope[SESSION]

@@ -70,7 +70,8 @@ def copied(tool: Tool, arguments: dict[str, Any], base_url: str, served_name: st
     ]
     curl = [
         f"curl -X POST {shlex.quote(f'{base_url}/tools/{tool.name}')}",
-        '  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json"',
+        '  -H "Authorization: Bearer $TOKEN"',
+        '  -H "Content-Type: application/json"',
         f"  -d {shlex.quote(body)}",
     ]
     request = {

@@ -185,7 +185,7 @@ def _end(event: NodeEvent | None) -> Any:
 def _words(event: NodeEvent | None) -> str:
     if event is None:
         return "not visited"
-    return f"{'failed' if event.error is not None else 'done'} in {event.duration:.2f} s"
+    return f"{'failed' if event.error is not None else 'done'} in {seconds(event.duration)}"
 
 
 def _lines(value: Any) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 import spindle
 from adapters.samples import PIXEL, add, invite
+from servers.http_server import HttpServer
 from servers.running import program
 from spindle.adapters.dispatch import CallPaused
 from spindle.adapters.openai import OpenAIDispatched, tools
@@ -273,3 +274,22 @@ async def test_a_server_from_npm_with_a_picture_of_its_own() -> None:
         [message] = (await box.dispatch([call])).messages
         images = [part for part in message["output"] if part["type"] == "input_image"]
         assert images[0]["image_url"].startswith("data:image/png;base64,")
+
+
+async def test_a_credential_that_its_server_repeats_is_in_nothing_that_a_model_gets() -> None:
+    token = "t0ken-of-the-bank-7"
+    async with HttpServer() as bank:
+        bank.tools = [
+            {"name": name, "description": f"Wants {token}.", "inputSchema": {"type": "object"}}
+            for name in ("echo", "big")
+        ]
+        bank.answer_with("echo", {"content": [{"type": "text", "text": f"You are {token}."}]})
+        bank.refuse_with("big", {"code": -32000, "message": f"no {token}"})
+        sources = {"bank": {"url": bank.url, "auth": {"type": "bearer", "token": token}}}
+        async with workspace(sources=sources) as app:
+            box = await tools(app)
+            assert [offered["function"]["description"] for offered in box.chat] == ["Wants •••."] * 2
+            said = await contents(app, ToolCall("bank_echo"), ToolCall("bank_big"))
+        assert (bank.calls("echo"), bank.calls("big")) == (1, 1)
+    assert said[0] == "You are •••."
+    assert token not in said[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic_ai.models import Model
@@ -286,8 +286,9 @@ async def test_a_secret_of_a_source_that_a_result_repeats_is_masked_for_models(
     assert "s3cret-token-1" not in json.dumps(server.requests[1].body)
 
 
+@pytest.mark.parametrize("taint", ["ask", "off"])
 async def test_a_credential_that_its_server_repeats_anywhere_reaches_no_model(
-    server: ModelServer, any_model: Model
+    server: ModelServer, any_model: Model, taint: Literal["ask", "off"]
 ) -> None:
     """In a description, a text, a structure, an error of the tool, of the protocol and of HTTP."""
     token = "t0ken-of-the-bank-7"
@@ -303,12 +304,16 @@ async def test_a_credential_that_its_server_repeats_anywhere_reaches_no_model(
         bank.answer_with("whoami", {"content": [text], "isError": True})
         bank.refuse_with("big", {"code": -32000, "message": f"no {token}", "data": {"is": token}})
         bank.always("wait", Reply(500, body=f"no {token}".encode()))
-        server.feed(Turn(calls=[ToolCall(name) for name in names]), "done")
+        server.feed(Turn(calls=[ToolCall(f"bank_{name}") for name in names]), "done")
         auth = {"type": "bearer", "token": token}
         sources = {"bank": {"url": bank.url, "auth": auth, "untrusted": False}}
         async with workspace(sources=sources) as app:
-            done = await Agent(app, any_model).run("go")
+            done = await Agent(app, any_model, approve=(), taint=taint).run("go")
         assert isinstance(done, AgentResult)
+        assert [call["outcome"] == "ok" for call in done.calls] == [True, True, False, False, False]
+        assert all(bank.calls(name) for name in names)
         assert {seen.headers.get("authorization") for seen in bank.seen} == {f"Bearer {token}"}
-    assert len(server.requests[1].tool_answers) == len(names)
+    offered, answered = server.requests
+    assert json.dumps(offered.tools, ensure_ascii=False).count("Wants •••.") == len(names)
+    assert [answer.text for answer in answered.tool_answers][:2] == ["You are •••.", '{"•••":{"it":["•••"]}}']
     assert [token in json.dumps(request.body) for request in server.requests] == [False, False]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import canonical, is_array, is_object, to_json
+from spindle.giving_way import give_way
 
 if TYPE_CHECKING:
     from spindle.domain.tool import ToolSpec
@@ -39,7 +40,11 @@ class RepeatedSecrets:
 
     def without(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
         """Returns the tools without them. Names stay, as calls need those."""
-        return [self._spec(spec) for spec in specs]
+        found: list[ToolSpec] = []
+        for spec in specs:
+            give_way()
+            found.append(self._spec(spec))
+        return found
 
     def _spec(self, spec: ToolSpec) -> ToolSpec:
         shared = spec.definitions

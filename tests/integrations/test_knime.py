@@ -237,6 +237,25 @@ async def test_what_goes_wrong_can_be_a_column(model: ModelServer, key_name: str
     assert model.requests == []
 
 
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        (pa.table({"said": ["x"]}), "the history has no column 'content', and none of KNIME's type"),
+        (pa.table({"role": ["robot"], "content": ["x"]}), "the role 'robot', which is not known"),
+    ],
+)
+async def test_a_history_that_cannot_be_read_is_told(
+    model: ModelServer, history: pa.Table, told: str
+) -> None:
+    rows = tools.as_columns([ToolRow.remote("say", server_uri="http://127.0.0.1:9/mcp")])
+    options: dict[str, Any] = {"history": history, "password_of": lambda _: "k3y"}
+    with pytest.raises(TableError, match=told):
+        await prompted(rows, "Go.", **options)
+    (message,) = (await prompted(rows, "Go.", errors=True, **options)).to_pylist()
+    assert told in message["error"]
+    assert (message["content"], model.requests) == ("Go.", [])
+
+
 async def test_at_the_limit_there_is_an_answer(model: ModelServer) -> None:
     model.feed(
         Turn(calls=[ToolCall("say", {"text": "1"})]),

@@ -108,6 +108,7 @@ def test_an_older_layout_is_read() -> None:
     talk = [
         cell("USER", ("string", b"See?"), ("image", RED), ("png", url)),
         None,
+        cell("AI", text("")),
         cell("AI", calls=[("c1", "look", "{}")], of="id-of-the-message"),
         cell("TOOL", text("Yes."), of="c1"),
         cell("AI", text("I see.")),

@@ -127,9 +127,10 @@ def prompt(
     """
     given = {name: with_type_words(without_row_ids(table)) for name, table in (data or {}).items()}
     tables = dict(given)
-    said: Any = message if history is None else _continued(history, message)
+    said: Any = message
     notes: list[str] = []
     try:
+        said = message if history is None else _continued(history, message)
         rows = rows_in(tools)
         made = _watched(
             prompt_async(
@@ -158,7 +159,10 @@ def prompt(
         if not errors:
             raise
         problem = f"{error.message} ({error.hint})" if error.hint else error.message
-        made = message_table(read_messages(said))
+        try:
+            made = message_table(read_messages(said))
+        except TableError:  # which is the problem
+            made = message_table(read_messages(message))
     finally:
         if notes:
             note("\n".join(notes))

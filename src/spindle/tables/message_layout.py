@@ -90,7 +90,7 @@ def _rows(which: str, cell: Mapping[str, Any], names: dict[str, str]) -> list[di
     if role == "assistant":
         said = [{"role": role, "content": text} for text in texts if text]
         calls = [_call(which, call, names) for call in cell["2"] or ()]
-        return [*said, *calls] or [{"role": role, "content": ""}]
+        return [*said, *calls]  # nothing, if it said nothing: providers refuse an empty text
     row: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
     if pictures:
         row["pictures"] = pictures

@@ -48,6 +48,7 @@ from spindle.mcp_server.inbound import (
     is_capable,
     is_modern,
 )
+from spindle.mcp_server.kept_answers import NOWHERE, going_on_from
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -142,9 +143,8 @@ class ClientPeer:
         self._has_left = True
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._has_left:
-            return
-        await self._channel.progress(progress, total, message)
+        if not self._has_left:
+            await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         if self._has_left or not is_as_severe(level, self.log_level) or len(self._sending) >= MAX_UNSENT:
@@ -255,7 +255,8 @@ async def paused(
         if pause.kind == "wait":
             way = "It goes on there by itself when that is over."
         return error_result(f"{pause.message}\n{way}", _about(pause))
-    answer = await peer.ask(request["method"], request.get("params"))
+    with going_on_from(pause.token):
+        answer = await peer.ask(request["method"], request.get("params"))
     return await go_on(app, pause, answer, peer)
 
 
@@ -263,9 +264,10 @@ async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -
     """Answer a pause with what the client says that the person did."""
     given, refused = answer_of(pause, answer)
     progress = peer.progress if peer.wants_progress else None
-    return await app.resume(
-        pause.token, given, refused=refused, principal=pause.principal, on_progress=progress
-    )
+    with going_on_from(NOWHERE):  # what was done before the pause must not be done again
+        return await app.resume(
+            pause.token, given, refused=refused, principal=pause.principal, on_progress=progress
+        )
 
 
 def answer_of(pause: OpenPause, answer: Any) -> tuple[Any, str | None]:
@@ -319,10 +321,8 @@ def _question(pause: OpenPause) -> JsonObject | None:
             about = {key: pause.details[key] for key in known if key in pause.details}
             shown = f"\n{to_json(about).decode()}" if about else ""
             params["message"] = f"{message}{visible(shown)}"
-            approved = {"type": "boolean", "title": "Allow it"}
-            params["requestedSchema"] = {
-                "type": "object", "properties": {"approved": approved}, "required": ["approved"]
-            }  # fmt: skip
+            fields: JsonObject = {"approved": {"type": "boolean", "title": "Allow it"}}
+            params["requestedSchema"] = {"type": "object", "properties": fields, "required": ["approved"]}
             if "in_doubt" in pause.details:
                 choices = {"approved": "Call it again", "done": "It was done"}
                 fields = {name: {"type": "boolean", "title": title} for name, title in choices.items()}

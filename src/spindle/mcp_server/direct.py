@@ -193,6 +193,8 @@ class DirectRequest(Timer):
 
     # --- the facts
 
+    pause = None
+
     @property
     def connection(self) -> Any:
         return self._session.connection

@@ -73,6 +73,8 @@ class Inbound:
     """The channel to the client for this request."""
     scope: Mapping[str, Any] | None = None
     """Of the HTTP request; None over stdio."""
+    pause: str | None = None
+    """The token of the pause at which the run of a request goes on that another process had begun."""
 
 
 def holder_of(connection: ClientConnection, principal: Principal) -> str:

@@ -3,16 +3,19 @@
 An answer that is one JSON body is none of these: it costs nothing more. The events of a stream are kept in
 memory by the process that does the work, and go into the store, sealed, only where memory might not do: the
 answer, when nobody is there to take it; and the request itself, while it waits for an answer to a question,
-so that another process can make it again with what was answered so far if this one is gone.
+so that another process can make it again with what was answered so far if this one is gone, or go on with its
+run where that waits in the store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from spindle.domain.identity import Secret
@@ -45,6 +48,21 @@ MAX_ROW: Final = 1024 * 1024
 """Bytes of an answer, or of a request that asked, in the store. Larger ones end with their process."""
 
 
+NOWHERE: Final = ""
+_goes_on: ContextVar[str | None] = ContextVar("where a request goes on", default=None)
+
+
+@contextlib.contextmanager
+def going_on_from(pause: str) -> Generator[None]:
+    """A request that asks meanwhile waits by a run: another process goes on with that, at the pause of this
+    token, and does not make the request again. `NOWHERE`: it can do neither."""
+    before = _goes_on.set(pause)
+    try:
+        yield
+    finally:
+        _goes_on.reset(before)
+
+
 class ClientSession(Protocol):
     """A session, as far as its answers need to know it."""
 
@@ -64,6 +82,8 @@ class Waiting(NamedTuple):
     question: str
     """The id of the question."""
     mark: str
+    pause: str | None = None
+    """The token of the pause that the question is about, if the request waits by a run."""
 
 
 class KeptAnswer:
@@ -157,8 +177,9 @@ class KeptAnswer:
             return known[1]
         questions = self._session.questions
         question = questions.new_id()
-        waiting = Waiting(self._message, self._answered, question, mark)
-        self._is_stored = await self._keeper.save(self.key, ["asked", *waiting])
+        waiting = Waiting(self._message, self._answered, question, mark, _goes_on.get())
+        can_go_on = waiting.pause != NOWHERE
+        self._is_stored = can_go_on and await self._keeper.save(self.key, ["asked", *waiting])
         said = await questions.ask(method, params, send, question)
         if self._is_stored and not await self._keeper.forget(self.key):
             # This process stood still for so long that it counted as gone.
@@ -252,8 +273,8 @@ class KeptAnswers:
         except StoreError:
             return None  # of a key that is gone
         if what == "asked":
-            message, answered, question, mark = rest
-            return Waiting(message, [(item[0], item[1]) for item in answered], question, mark)
+            message, answered, question, mark, *pause = rest
+            return Waiting(message, [(item[0], item[1]) for item in answered], question, mark, *pause)
         return [(number, text.encode()) for number, text in rest[0]]
 
     async def forget_all(self, session: str) -> None:

@@ -141,8 +141,8 @@ class Resuming:
     async def _again(
         self, session: HttpSession, key: tuple[str, str], last: EventId, scope: Mapping[str, Any]
     ) -> KeptAnswer | None:
-        """Makes a request again that waited for an answer to a question in a process that is gone. None if
-        it did not, or another process is faster."""
+        """Makes a request again that waited for an answer to a question in a process that is gone, or goes on
+        with its run. None if it did not wait, or another process is faster."""
         found = await self._kept.stored(key, last.process)
         if not isinstance(found, Waiting) or not await self._kept.forget(key, last.process):
             return None
@@ -150,12 +150,13 @@ class Resuming:
         if request_id in session.running:
             return None
         kept = self._kept.begin(session, found.message)
-        kept.given = [*found.answered]
+        # What a run was answered before is on its record.
+        kept.given = [*found.answered] if found.pause is None else []
         said = await self._answer_left(session, found.question, last.process)
         if said is not None:
             kept.given.append((found.mark, said))
         channel = RequestChannel(request_id, found.message.get("params"), kept.event, kept.ask)
-        channel.facts = Inbound(session.connection, session.principal, channel, scope)
+        channel.facts = Inbound(session.connection, session.principal, channel, scope, found.pause)
         task = asyncio.create_task(self._work(session, kept, channel, found.message))
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -34,9 +34,10 @@ from spindle.mcp_server.convert import (
     to_wire_result,
 )
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
+from spindle.mcp_server.kept_answers import NOWHERE, going_on_from
 from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
 from spindle.mcp_server.tasks import knows_tasks
-from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.runs.outcomes import Finished, OpenPause, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 from spindle.serving.quota_gate import is_used_up
 from spindle.telemetry import metrics, tracing
@@ -141,7 +142,7 @@ class ToolCalls:
         """The result of a call of such a tool by a client of the handshake era."""
         peer = ClientPeer(ctx, self._access.config.ask_timeout)
         try:
-            outcome = await self._start(principal, tool, arguments, peer, None)
+            outcome = await self._begin(ctx, principal, tool, arguments, peer, None)
             if isinstance(outcome, Finished) and outcome.result.asked is None:
                 wire = self._wire(principal, tool, outcome.result)
             else:
@@ -209,7 +210,7 @@ class ToolCalls:
             else:
                 given = {"inputResponses": answers, "requestState": state}
                 sent = {name: value for name, value in given.items() if value is not None}
-                doing = self._start(principal, tool, arguments, peer, sent or None)
+                doing = self._begin(ctx, principal, tool, arguments, peer, sent or None)
             outcome = await (
                 self._tasks.patiently(ctx, principal, tool, peer, doing) if knows_tasks(ctx) else doing
             )
@@ -247,6 +248,25 @@ class ToolCalls:
                 outcome = done
         raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
 
+    def _begin(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        peer: ClientPeer,
+        answers: JsonObject | None,
+    ) -> Awaitable[Outcome]:
+        """Starts a call, unless its run waits where another process has left it."""
+        token = inbound(ctx).pause
+        if token is None:
+            return self._start(principal, tool, arguments, peer, answers)
+        return self._still_waiting(principal, token)
+
+    async def _still_waiting(self, principal: Principal, token: str) -> Outcome:
+        pause = await self._pause(principal, token)
+        return Paused(pause.run_id, (pause,))
+
     def _start(
         self,
         principal: Principal,
@@ -262,12 +282,15 @@ class ToolCalls:
         if tool.kind == CONNECT:
             return self._app.runner.connect(tool.source, options)
         if tool.kind == CODE:
-            given = code_mode.given(self._config, arguments)
-            return self._app.runner.start(CODE, tool.name, given, options)
+            return self._program(tool, code_mode.given(self._config, arguments), options)
         model = of_client(peer)
         if model is None:
             return self._app.runner.run(tool.name, arguments, options)
         return self._with_model(model, tool, arguments, options)
+
+    async def _program(self, tool: ToolSummary, given: JsonObject, options: CallOptions) -> Outcome:
+        with going_on_from(NOWHERE):  # tools may have been called before one of them asks
+            return await self._app.runner.start(CODE, tool.name, given, options)
 
     async def _with_model(
         self, model: Sampling, tool: ToolSummary, arguments: JsonObject, options: CallOptions
@@ -278,13 +301,17 @@ class ToolCalls:
 
     async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
         """A client of 2026-07-28 brings the answer to a pause."""
+        pause = await self._pause(principal, token)
+        return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+
+    async def _pause(self, principal: Principal, token: str) -> OpenPause:
         open_pauses = await self._app.pauses(principal=principal)
         pause = next((item for item in open_pauses if item.token == token), None)
         if pause is None:
             raise NotFoundError(
                 "the call no longer waits for this answer", hint="make it again from the start"
             )
-        return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+        return pause
 
     def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
         if (plain := plain_wire(result)) is not None:

@@ -13,7 +13,7 @@ from servers.browser import PATIENCE, running_browser
 from servers.running import missing
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Page, Request
 
     from servers.rest import RestWorkspace, Served
 
@@ -32,20 +32,27 @@ class ConsoleBrowser:
     problems: list[str] = field(default_factory=list[str])
 
     async def page(
-        self, path: str = "", *, scheme: Scheme = "light", width: int = 1280, height: int = 800
+        self,
+        path: str = "",
+        *,
+        scheme: Scheme = "light",
+        width: int = 1280,
+        height: int = 800,
+        timezone: str = "UTC",
     ) -> Page:
         """A page of the console in a session of its own."""
         context = await self.browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,
             locale="en-GB",
-            timezone_id="UTC",
+            timezone_id=timezone,
             base_url=self.served.url,
         )
         page = await context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        page.on("request", self._asked)
         page.on("console", lambda said: said.type == "error" and self.problems.append(said.text))
         made = self.rest.spindle("console", "--server", self.served.url)
         assert made.returncode == 0, made.stderr
@@ -54,6 +61,14 @@ class ConsoleBrowser:
         if path:
             await page.goto(f"/console{path}")
         return page
+
+    def _asked(self, request: Request) -> None:
+        """Notes what a page of the console wants from elsewhere: it has to work without internet."""
+        own = (self.served.url, "data:", "blob:")
+        if request.is_navigation_request() or request.url.startswith(own):
+            return
+        if request.frame.url.startswith(self.served.url):
+            self.problems.append(f"asked for {request.url}")
 
 
 @contextlib.asynccontextmanager

@@ -51,7 +51,6 @@ async def test_what_happens_elsewhere_appears_by_itself(rest: RestWorkspace) -> 
         console.served.call("fail", why="a reason")
         await calls.locator(".value", has_text="13").wait_for()
         await page.locator(".figure", has_text="Failed").locator(".value", has_text="1 7.7 %").wait_for()
-        await picture(page, "overview")
         # A tool that another process found is in the list without a reload, and what was typed stays.
         await page.goto("/console/tools")
         await page.get_by_label("Search tools").fill("")

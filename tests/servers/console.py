@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,19 +100,20 @@ async def fits(page: Page) -> bool:
     return await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-AT_HOME = r"""() => {
+AT_HOME = r"""python => {
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
         const text = walk.currentNode;
-        text.data = text.data.replace(/\/[^\s]*pytest[^\s/]*\/[^\s/]+\/\w+/g, "/home/ada/shop");
+        text.data = text.data.replaceAll(python, "python")
+            .replace(/\/[^\s]*pytest[^\s/]*\/[^\s/]+\/\w+/g, "/home/ada/shop");
     }
 }"""
 
 
 async def picture(page: Page, name: str) -> None:
-    """Makes a picture of `docs/console.md` again, if SPINDLE_PICTURES is set. A folder of the test is shown
-    as a user's."""
+    """Makes a picture of `docs/console.md` again, if SPINDLE_PICTURES is set. Folders of the test and
+    of this machine are shown as a user's."""
     if os.environ.get("SPINDLE_PICTURES"):
         SHOTS.mkdir(parents=True, exist_ok=True)
-        await page.evaluate(AT_HOME)
+        await page.evaluate(AT_HOME, sys.executable)
         await page.screenshot(path=SHOTS / f"{name}.png")

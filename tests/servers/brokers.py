@@ -68,8 +68,9 @@ class Broker:
         """It keeps its connections and answers nothing."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGSTOP)
-        # All its threads stand still only then; until then one of them may answer.
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        # Until all threads of all its processes stand still, one of them may answer.
+        while any(state not in "TtZX" for state in _states(self.process.pid)):
+            time.sleep(0.01)
 
     def thaw(self) -> None:
         assert self.process is not None
@@ -104,6 +105,15 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
+
+
+def _states(group: int) -> Iterator[str]:
+    """The states of all threads of a group of processes, as /proc has them."""
+    for stat in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            state, _, its_group, *_ = stat.read_text().rpartition(")")[2].split()
+            if int(its_group) == group:
+                yield state
 
 
 def _program(name: str, package: str) -> str:

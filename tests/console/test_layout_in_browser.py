@@ -60,7 +60,9 @@ async def test_nothing_jumps_on_any_screen_while_it_loads_or_while_things_happen
             await page.goto(f"/console{path}")
             await page.get_by_role("main").wait_for()
             assert await page.locator("#waiting-count").text_content() == "1"
-            assert await moved(page) == {"score": pytest.approx(0, abs=0.001), "cells": []}, path
+            found = await moved(page)
+            assert found["score"] < MOST, (path, found)
+            assert found["cells"] == [], path
         # Calls, a run, a tool and a group that were not there; last what waits, which every page counts.
         console.served.call("say", text="a text that is longer than the others were " * 3)
         console.served.call("fail", why="a reason that is much longer than the others were " * 3)

@@ -44,6 +44,12 @@ async def test_the_audit_log_is_read_from_the_newest_and_by_filters(store: Store
     assert [entry.target for entry in later] == ["POST /mcp", "ci"]
 
 
+async def test_many_entries_of_the_audit_log_keep_their_order(store: Store) -> None:
+    await store.append_audit([AuditEntry(float(number), "call", f"t{number}") for number in range(150)])
+    found = await store.audit(AuditFilter(), limit=200, after=0)
+    assert [entry.target for entry in found] == [f"t{number}" for number in range(150)]
+
+
 async def test_the_audit_log_is_pruned_like_other_records(store: Store) -> None:
     await store.append_audit(ENTRIES)
     oldest = (await every_entry(store, "audit"))[-2:]

@@ -214,6 +214,32 @@ async def test_entries_wait_while_the_store_is_broken_and_what_is_lost_is_counte
     ]
 
 
+class BusyStore(BrokenStore):
+    """One for which further entries come while it writes."""
+
+    log: AuditLog
+    writes = 0
+
+    async def append_audit(self, entries: list[AuditEntry]) -> None:
+        self.writes += 1
+        if self.writes < 5:
+            self.log.did(Principal("ann"), "read", f"x:{self.writes}")
+        self.entries += entries
+
+
+async def test_entries_that_come_while_others_are_written_wait_for_the_next_time() -> None:
+    store = BusyStore()
+    log = store.log = AuditLog(store, print, door="http")
+    log.did(Principal("ann"), "read", "x:0")
+    log._begin()
+    assert log._writing is not None
+    await asyncio.gather(log._writing)
+    assert [entry.target for entry in store.entries] == ["x:0"]
+    assert log._timer is not None
+    await log.close()
+    assert [entry.target for entry in store.entries] == ["x:0", "x:1", "x:2", "x:3", "x:4"]
+
+
 async def test_a_flood_of_strangers_fills_no_log() -> None:
     store, now = BrokenStore(), [60_000.0]
     store.broken = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WRITE_AFTER: Final = 0.1
 """Seconds after which the entries that came meanwhile are written."""
-AT_ONCE: Final = 500
+AT_ONCE: Final = 512
 MOST: Final = 20_000
 """Entries that wait while the store does not take them. More are counted and lost."""
 STRANGERS: Final = 60
@@ -139,7 +139,10 @@ class AuditLog:
             self._lost += 1
             return
         self._waiting.append(entry)
-        if self._timer is None and self._writing is None:
+        self._write_later()
+
+    def _write_later(self) -> None:
+        if self._waiting and self._timer is None and self._writing is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER, self._begin)
 
     def _begin(self) -> None:
@@ -148,9 +151,11 @@ class AuditLog:
 
     async def _write_all(self) -> None:
         try:
-            while self._waiting:
+            await self._write()
+            while len(self._waiting) >= AT_ONCE:
                 await self._write()
             self._writing = None
+            self._write_later()
         except SpindleError as error:
             if not self._failed:
                 self._note(f"the audit log cannot be written, and is kept for later: {error.message}")

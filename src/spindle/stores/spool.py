@@ -23,8 +23,7 @@ from spindle.domain.json_schema import from_json, is_array, to_json
 from spindle.errors import StoreError
 from spindle.owner_only import FILE, make_folder
 from spindle.stores.rows import CALL
-
-Row = tuple[Any, ...]
+from spindle.stores.sqlite_insert import Row, RowInsert
 
 ENDING: Final = ".records"
 DAMAGED: Final = ".damaged"
@@ -34,7 +33,7 @@ MAX_READ: Final = 4 * MAX_ROW
 """Bytes of a file that are moved in one transaction."""
 MAX_FILE: Final = 4 * 1024 * 1024
 """Bytes of a file after which a process begins another one."""
-INSERT: Final = f"INSERT INTO calls ({', '.join(CALL)}) VALUES ({', '.join('?' * len(CALL))})"  # noqa: S608
+INSERT: Final = RowInsert("calls", CALL)
 
 _BLOBS = tuple(CALL.index(name) for name in ("arguments", "error", "result"))
 _REQUIRED = CALL.index("error")
@@ -148,7 +147,7 @@ def move_own(db: sqlite3.Connection, own: Unmoved) -> bool:
     place = db.execute("SELECT value FROM meta WHERE key = ?", (own.mark,)).fetchone() or (0,)
     if place != (own.start,):
         return False
-    db.executemany(INSERT, own.rows)
+    INSERT.add(db, own.rows)
     db.execute(_SET_PLACE, (own.mark, own.end))
     return True
 
@@ -173,7 +172,7 @@ def move(db: sqlite3.Connection, folder: Path) -> bool:
             db.execute(_SET_PLACE, (mark, found.end))
             has_more = has_more or found.is_over
     rows.sort(key=lambda row: row[_STARTED] + row[_DURATION])
-    db.executemany(INSERT, rows)
+    INSERT.add(db, rows)
     db.executemany("DELETE FROM meta WHERE key = ?", [(gone,) for gone in places])
     return has_more
 

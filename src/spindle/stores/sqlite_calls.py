@@ -53,7 +53,7 @@ class CallRows:
             return self._through_thread(row)
         self._count += 1
         if self._count <= FEW:
-            return DONE if self._at_once.insert(INSERT, row) else self._through_thread(row)
+            return DONE if self._at_once.insert(INSERT.one, row) else self._through_thread(row)
         line = line_of(row)
         if line is None or len(line) > MAX_ROW:
             return self._through_thread(row)
@@ -143,4 +143,4 @@ class CallRows:
             await self.settle()
 
     async def _through_thread(self, row: Row) -> None:
-        await self._writer.run(lambda db: db.execute(INSERT, row) and None)
+        await self._writer.run(lambda db: db.execute(INSERT.one, row) and None)

@@ -11,10 +11,11 @@ from spindle.domain.audit import AuditEntry
 from spindle.ports.serving_store import QuotaHold, QuotaRefusal, QuotaUse
 from spindle.stores.rows import storable
 from spindle.stores.sql_serving import AUDIT, HOLD, HOLD_WAIT, TAKE, WHOLE_AT, SqlServing
+from spindle.stores.sqlite_insert import RowInsert
 from spindle.stores.sqlite_queries import SqliteQueries, sql
 
 _audit_values = attrgetter(*AUDIT)
-_APPEND = f"INSERT INTO audit ({', '.join(AUDIT)}) VALUES ({', '.join('?' * len(AUDIT))})"  # noqa: S608 - constants
+_APPEND = RowInsert("audit", AUDIT)
 
 
 def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:
@@ -32,7 +33,7 @@ class SqliteServing(SqliteQueries, SqlServing):
 
     async def append_audit(self, entries: Sequence[AuditEntry]) -> None:
         rows = [_audit_row(entry) for entry in entries]
-        await self._writer.run(lambda db: db.executemany(_APPEND, rows) and None)
+        await self._writer.run(lambda db: _APPEND.add(db, rows))
 
     async def take_quota(
         self, uses: Sequence[QuotaUse], holds: Sequence[QuotaHold], holder: str, lease: float, now: float

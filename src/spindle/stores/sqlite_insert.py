@@ -1,0 +1,36 @@
+"""Rows added to a table of SQLite, many with one statement.
+
+After each statement a thread waits for its turn to run Python again. Beside an event loop that has work to do
+this takes longer than the row, and holds up the loop too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+Row = tuple[Any, ...]
+
+MOST_VALUES: Final = 640
+"""Values of one statement: builds of SQLite are in use that take no more than 999."""
+
+
+class RowInsert:
+    """Adds rows to one table. All names are constants of ours."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self._size = 1 << (MOST_VALUES // len(columns)).bit_length() - 1
+        """Rows of one statement: a power of two, as groups of rows often are."""
+        row = f"({', '.join('?' * len(columns))})"
+        self.one = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {row}"  # noqa: S608 - constants
+        """The statement for one row."""
+        self._many = self.one + f", {row}" * (self._size - 1)
+
+    def add(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        """Adds the rows in their order, as a part of the transaction that is open."""
+        whole = len(rows) - len(rows) % self._size
+        for start in range(0, whole, self._size):
+            db.execute(self._many, tuple(chain.from_iterable(rows[start : start + self._size])))
+        db.executemany(self.one, rows[whole:])

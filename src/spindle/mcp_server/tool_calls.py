@@ -4,6 +4,7 @@ meanwhile → the result as the protocol has it."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,17 @@ MCP = "mcp"
 """The kind of sources that are MCP servers."""
 
 
+@dataclass(slots=True)
+class _ServedCall:
+    """The call of a tool that its client sees."""
+
+    ctx: RequestContext
+    principal: Principal
+    tool: ToolSummary
+    arguments: JsonObject
+    peer: ClientPeer
+
+
 class ToolCalls:
     """Makes the calls of a server's clients."""
 
@@ -113,14 +125,15 @@ class ToolCalls:
             ):
                 await self._tasks.at_once(ctx, principal, tool, arguments)
             peer = ClientPeer(ctx, self._access.config.ask_timeout)
+            call = _ServedCall(ctx, principal, tool, arguments, peer)
             free = self._access.quotas is None or "requestState" in params or tool.kind == CODE
             run = self._run if free else self._run_within_quotas
             if modern and ("requestState" in params or may_be_asked(peer)):
                 key = tool.name, canonical(arguments)
-                work = partial(run, ctx, principal, tool, arguments, peer, params)
+                work = partial(run, call, params)
                 wire = await answerable(self._waiting, ctx, principal, key, peer, work)
             else:
-                wire = await run(ctx, principal, tool, arguments, peer, params)
+                wire = await run(call, params)
         except SpindleError as error:
             if is_used_up(error) and inbound(ctx).scope is not None:
                 raise _too_many(error) from None
@@ -139,14 +152,16 @@ class ToolCalls:
     async def call_plainly(
         self, ctx: RequestContext, principal: Principal, tool: ToolSummary, arguments: JsonObject
     ) -> JsonObject:
-        """The result of a call of such a tool by a client of the handshake era."""
+        """The result of a call of such a tool by a client of the handshake era, which says nothing beside a
+        name and arguments."""
         peer = ClientPeer(ctx, self._access.config.ask_timeout)
         try:
-            outcome = await self._begin(ctx, principal, tool, arguments, peer, None)
+            outcome = await self._made(tool, arguments, peer, CallOptions(principal, peer=peer))
             if isinstance(outcome, Finished) and outcome.result.asked is None:
                 wire = self._wire(principal, tool, outcome.result)
             else:
-                wire = await self._until_done(ctx, principal, tool, arguments, peer, outcome)
+                call = _ServedCall(ctx, principal, tool, arguments, peer)
+                wire = await self._until_done(call, outcome)
         except (SpindleError, Interruption) as error:
             wire = _told(ctx, error, tool)
         finally:
@@ -181,54 +196,33 @@ class ToolCalls:
             raise await self._unknown(principal, name)
         return found, arguments
 
-    async def _run_within_quotas(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        peer: ClientPeer,
-        params: JsonObject,
-    ) -> JsonObject:
-        quotas = self._access.quotas
-        work = partial(self._run, ctx, principal, tool, arguments, peer, params)
-        return await (work() if quotas is None else quotas.within(principal, tool.name, arguments, work))
+    async def _run_within_quotas(self, call: _ServedCall, params: JsonObject) -> JsonObject:
+        quotas, work = self._access.quotas, partial(self._run, call, params)
+        if quotas is None:
+            return await work()
+        return await quotas.within(call.principal, call.tool.name, call.arguments, work)
 
-    async def _run(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        peer: ClientPeer,
-        params: JsonObject,
-    ) -> JsonObject:
+    async def _run(self, call: _ServedCall, params: JsonObject) -> JsonObject:
         try:
             state, answers = for_source(params)
             if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
-                doing = self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
+                doing = self._came_back(call, state.removeprefix(PAUSE_PREFIX), answers)
             else:
                 given = {"inputResponses": answers, "requestState": state}
                 sent = {name: value for name, value in given.items() if value is not None}
-                doing = self._begin(ctx, principal, tool, arguments, peer, sent or None)
-            outcome = await (
-                self._tasks.patiently(ctx, principal, tool, peer, doing) if knows_tasks(ctx) else doing
-            )
-            return await self._until_done(ctx, principal, tool, arguments, peer, outcome)
+                doing = self._begin(call, sent or None)
+            outcome = await (self._patiently(call, doing) if knows_tasks(call.ctx) else doing)
+            return await self._until_done(call, outcome)
         finally:
-            if peer.has_unsent:
-                await peer.settle()
+            if call.peer.has_unsent:
+                await call.peer.settle()
 
-    async def _until_done(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        peer: ClientPeer,
-        outcome: Outcome,
-    ) -> JsonObject:
+    async def _patiently(self, call: _ServedCall, doing: Awaitable[Outcome]) -> Outcome:
+        return await self._tasks.patiently(call.ctx, call.principal, call.tool, call.peer, doing)
+
+    async def _until_done(self, call: _ServedCall, outcome: Outcome) -> JsonObject:
         """The result of a call with this outcome, once the client has answered all that is asked first."""
+        ctx, principal, tool, peer = call.ctx, call.principal, call.tool, call.peer
         for _ in range(MAX_ROUNDS):
             if isinstance(outcome, Finished) and outcome.result.asked is None:
                 return self._wire(principal, tool, outcome.result)
@@ -240,49 +234,43 @@ class ToolCalls:
             else:
                 raise ServerError(f"another process continues this call of {tool.name}")
             if isinstance(done, Again):
-                doing = self._start(principal, tool, arguments, peer, done.answers)
-                outcome = await self._tasks.patiently(ctx, principal, tool, peer, doing)
+                outcome = await self._patiently(call, self._start(call, done.answers))
             elif isinstance(done, dict):
                 return done
             else:
                 outcome = done
         raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
 
-    def _begin(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        peer: ClientPeer,
-        answers: JsonObject | None,
-    ) -> Awaitable[Outcome]:
+    def _begin(self, call: _ServedCall, answers: JsonObject | None) -> Awaitable[Outcome]:
         """Starts a call, unless its run waits where another process has left it."""
-        token = inbound(ctx).pause
-        if token is None:
-            return self._start(principal, tool, arguments, peer, answers)
-        return self._still_waiting(principal, token)
+        token = inbound(call.ctx).pause
+        return self._start(call, answers) if token is None else self._still_waiting(call.principal, token)
 
     async def _still_waiting(self, principal: Principal, token: str) -> Outcome:
         pause = await self._pause(principal, token)
         return Paused(pause.run_id, (pause,))
 
-    def _start(
-        self,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        peer: ClientPeer,
-        answers: JsonObject | None,
-    ) -> Awaitable[Outcome]:
+    def _start(self, call: _ServedCall, answers: JsonObject | None) -> Awaitable[Outcome]:
+        tool, arguments, peer = call.tool, call.arguments, call.peer
         progress = peer.progress if peer.wants_progress else None
         options = CallOptions(
-            principal, None, progress, use_cache=answers is None, peer=peer, answers=answers, meta=peer.meta
+            call.principal,
+            None,
+            progress,
+            use_cache=answers is None,
+            peer=peer,
+            answers=answers,
+            meta=peer.meta,
         )
         if tool.kind == CONNECT:
             return self._app.runner.connect(tool.source, options)
         if tool.kind == CODE:
             return self._program(tool, code_mode.given(self._config, arguments), options)
+        return self._made(tool, arguments, peer, options)
+
+    def _made(
+        self, tool: ToolSummary, arguments: JsonObject, peer: ClientPeer, options: CallOptions
+    ) -> Awaitable[Outcome]:
         model = of_client(peer)
         if model is None:
             return self._app.runner.run(tool.name, arguments, options)
@@ -299,10 +287,10 @@ class ToolCalls:
         with answered_by(model):
             return await self._app.runner.run(tool.name, arguments, options)
 
-    async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
+    async def _came_back(self, call: _ServedCall, token: str, answers: Any) -> Outcome:
         """A client of 2026-07-28 brings the answer to a pause."""
-        pause = await self._pause(principal, token)
-        return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+        pause = await self._pause(call.principal, token)
+        return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, call.peer)
 
     async def _pause(self, principal: Principal, token: str) -> OpenPause:
         open_pauses = await self._app.pauses(principal=principal)

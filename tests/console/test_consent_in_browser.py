@@ -39,7 +39,7 @@ def guarded(tmp_path: Path, guarded_url: str) -> RestWorkspace:
 async def elsewhere(rest: RestWorkspace) -> AsyncIterator[ConsoleBrowser]:
     """A console under another name than the provider has: localhost and 127.0.0.1 are two sites."""
     async with console_browser(rest) as console:
-        console.served.url = console.served.url.replace("127.0.0.1", "localhost")
+        console.url = console.url.replace("127.0.0.1", "localhost")
         yield console
         # The provider has no icon for its pages.
         console.problems[:] = [text for text in console.problems if "404" not in text]

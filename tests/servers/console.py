@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from servers.browser import PATIENCE, running_browser
+from servers.interrupted import InterruptedWay
 from servers.running import missing
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class ConsoleBrowser:
     browser: Browser
     served: Served
     rest: RestWorkspace
+    url: str
+    """Where the browser finds the console."""
     problems: list[str] = field(default_factory=list[str])
 
     async def page(
@@ -47,7 +50,7 @@ class ConsoleBrowser:
             color_scheme=scheme,
             locale="en-GB",
             timezone_id=timezone,
-            base_url=self.served.url,
+            base_url=self.url,
         )
         page = await context.new_page()
         page.set_default_timeout(PATIENCE)
@@ -57,7 +60,7 @@ class ConsoleBrowser:
         page.on("console", lambda said: said.type == "error" and self.problems.append(said.text))
         made = self.rest.spindle("console", "--server", self.served.url)
         assert made.returncode == 0, made.stderr
-        await page.goto(made.stdout.strip())
+        await page.goto(made.stdout.strip().replace(self.served.url, self.url))
         await page.get_by_role("navigation", name="Pages").wait_for()
         if path:
             await page.goto(f"/console{path}")
@@ -65,10 +68,10 @@ class ConsoleBrowser:
 
     def _asked(self, request: Request) -> None:
         """Notes what a page of the console wants from elsewhere: it has to work without internet."""
-        own = (self.served.url, "data:", "blob:")
+        own = (self.url, "data:", "blob:")
         if request.is_navigation_request() or request.url.startswith(own):
             return
-        if request.frame.url.startswith(self.served.url):
+        if request.frame.url.startswith(self.url):
             self.problems.append(f"asked for {request.url}")
 
 
@@ -77,9 +80,18 @@ async def console_browser(rest: RestWorkspace, *words: str) -> AsyncIterator[Con
     """A server with a console, and a browser to look at it. Fails if a script or a rule of a page did."""
     with rest.serve("--console", *words) as served:
         async with running_browser() as browser:
-            made = ConsoleBrowser(browser, served, rest)
+            made = ConsoleBrowser(browser, served, rest, served.url)
             yield made
             assert made.problems == []
+
+
+@contextlib.asynccontextmanager
+async def interrupted_console(rest: RestWorkspace) -> AsyncIterator[tuple[ConsoleBrowser, InterruptedWay]]:
+    """The same, where the way between the two can be cut. What the browser says of that is no problem."""
+    async with console_browser(rest) as console, InterruptedWay(console.url) as way:
+        console.url = way.url
+        yield console, way
+        console.problems[:] = [said for said in console.problems if "Failed to load resource" not in said]
 
 
 async def axe(page: Page) -> list[dict[str, Any]]:
@@ -101,6 +113,7 @@ async def fits(page: Page) -> bool:
 
 
 AT_HOME = r"""python => {
+    document.querySelector(".rail .foot strong").textContent = "shop";
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
         const text = walk.currentNode;
@@ -111,8 +124,8 @@ AT_HOME = r"""python => {
 
 
 async def picture(page: Page, name: str) -> None:
-    """Makes a picture of `docs/console.md` again, if SPINDLE_PICTURES is set. Folders of the test and
-    of this machine are shown as a user's."""
+    """Makes a picture of `docs/console.md` again, if SPINDLE_PICTURES is set. The workspace of the test,
+    its folder and those of this machine are shown as a user's."""
     if os.environ.get("SPINDLE_PICTURES"):
         SHOTS.mkdir(parents=True, exist_ok=True)
         await page.evaluate(AT_HOME, sys.executable)

@@ -10,7 +10,7 @@ import pytest
 
 import spindle
 from spindle.domain.identity import LOCAL, Principal
-from spindle.errors import ConfigurationError, InvalidArgumentsError, PermissionDeniedError
+from spindle.errors import InvalidArgumentsError, PermissionDeniedError
 from spindle.serving.admin_api import AdminApi
 from spindle.serving.admin_document import REQUESTS, document
 from spindle.serving.source_changes import add_sources, require_owner, tables_of
@@ -84,8 +84,9 @@ async def test_an_added_source_is_in_the_settings_and_its_tools_are_there(tmp_pa
             {"own": {"url": "https://x"}},
             {"a": {"url": "nonsense"}},
             {"tools": {"url": "https://x"}},
+            {"fine": {"url": "https://x"}, "own": {"url": "https://x"}},
         ):
-            with pytest.raises(ConfigurationError):
+            with pytest.raises(InvalidArgumentsError):
                 await add_sources(app, tables)
         assert (tmp_path / "spindle.toml").read_text("utf-8") == before
 

@@ -94,19 +94,28 @@ def _servers(given: Any) -> dict[str, JsonObject]:
 
 
 async def add_sources(app: Spindle, tables: dict[str, JsonObject]) -> list[JsonObject]:
-    """Writes sources to spindle.toml, puts them in force and asks them for their tools."""
+    """Writes sources to spindle.toml, all or none, puts them in force and asks them for their tools. Raises
+    InvalidArgumentsError for a name that is taken and for settings that are none."""
     if not app.settings.is_workspace:
         raise ConfigurationError("there is no workspace to add a source to", hint="create one: `spindle new`")
     file = Path(app.settings.root) / settings.FILE_NAME
     for name, table in tables.items():
+        if name in app.catalog.sources.names:
+            raise InvalidArgumentsError(
+                f"there is a source {name!r} already",
+                hint="choose another name, or change it in spindle.toml",
+            )
         if name in settings.FOLDERS:
-            raise ConfigurationError(
+            raise InvalidArgumentsError(
                 f"{name!r} is the name of the workspace's own {name}", hint="choose another"
             )
         alone = settings.Settings(
             file.parent, {"sources": {name: table}}, {name: str(file)}, is_workspace=False
         )
-        SourceSet(alone, lambda _sentence: None).validate()
+        try:
+            SourceSet(alone, lambda _sentence: None).validate()
+        except ConfigurationError as error:
+            raise InvalidArgumentsError(error.message, hint=error.hint) from None
 
     def write() -> None:
         from spindle.settings.edit import add_source

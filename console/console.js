@@ -67,15 +67,18 @@
     }
     if (message.changed) changed(message.changed);
     if ("lost" in message) lost.hidden = !message.lost;
-    if (message.ended) location.assign("/console/enter");
+    if (message.ended) signIn();
+  }
+  function signIn() {
+    location.assign(`/console/enter?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
   if (channel) channel.onmessage = (event) => hear(event.data);
   function tell(message) {
     hear(message);
     if (channel) channel.postMessage(message);
   }
+  let was = false; // lost, and not there again
   function listen() {
-    let was = false;
     const stream = new EventSource(`/console/live?since=${since}`);
     stream.addEventListener("changed", (event) => { latest = event.lastEventId; tell({ changed: event.data.split(" ") }); });
     stream.addEventListener("ended", () => { stream.close(); tell({ ended: true }); });
@@ -87,8 +90,18 @@
     stream.onerror = () => {
       was = true;
       tell({ lost: true });
-      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+      if (stream.readyState === EventSource.CLOSED) setTimeout(listenAgain, 2000);
     };
+  }
+  // The browser gives up a stream that was refused: by what stands before a server that is away, or since the
+  // session is over.
+  async function listenAgain() {
+    const asked = new AbortController();
+    const status = await fetch(`/console/live?since=${since}`, { signal: asked.signal }).then((answer) => answer.status, () => 0);
+    asked.abort();
+    if (status === 401) tell({ ended: true });
+    else if (status === 200) listen();
+    else setTimeout(listenAgain, 5000);
   }
   if (channel) channel.postMessage({ since });
   if (navigator.locks && channel) navigator.locks.request("spindle-live", () => new Promise(listen));
@@ -122,7 +135,7 @@
     } catch {
       throw new Error("The server does not answer. Is it still running?");
     }
-    if (answer.status === 401) { location.assign("/console/enter"); return {}; }
+    if (answer.status === 401) { signIn(); return {}; }
     const text = await answer.text();
     let found = null;
     try { found = text ? JSON.parse(text) : null; } catch { found = null; }

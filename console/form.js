@@ -116,6 +116,7 @@
       this.place = make("div", { class: "form-fields" });
       this.root = this.field(schema, { path: "", label: "", required, depth: 0 });
       this.place.append(this.root.element);
+      host.classList.toggle("simple", this.root.isSimple);
       host.replaceChildren(this.place, make("div", { class: "form-json" }, make("label", { for: `${id}-json`, text: "JSON" }), this.json, this.said));
       this.root.set(value === undefined ? this.start(schema) : value);
       this.write();
@@ -197,6 +198,7 @@
         if (state === "null") made.push(button("Give a value", () => { set(kind.empty()); this.changed(); kind.focus(); }));
         const focused = buttons.contains(document.activeElement);
         buttons.replaceChildren(...made);
+        if (head) head.hidden = isRoot && !note.textContent && !made.length;
         if (focused) buttons.querySelector("button")?.focus();
       };
       kind.onedit = () => { state = "given"; problem.hidden = true; show(); this.changed(); };
@@ -206,6 +208,7 @@
         show();
       };
       const control = kind.control;
+      if (control && isRoot) control.setAttribute("aria-label", schema.title ? brief(schema.title) : "Value");
       if (control) { control.id = id; control.setAttribute("aria-describedby", `${id}-help ${id}-problem`); }
       body.append(kind.element);
       const head = isRoot && kind.isLarge ? null : make("div", { class: "field-head" },
@@ -215,7 +218,7 @@
       const isGroup = kind.isLarge && !isRoot;
       const element = make("div", { class: `field${isGroup ? " group" : ""}`, role: isGroup ? "group" : undefined, "aria-label": isGroup ? name || "value" : undefined }, head, help, problem, body);
       const field = {
-        element, set,
+        element, set, isSimple: Boolean(control),
         get: () => (state === "omitted" ? OMITTED : state === "null" ? null : kind.get()),
         focus: () => kind.focus(),
         empty: () => kind.empty(),

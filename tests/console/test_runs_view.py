@@ -159,6 +159,22 @@ async def test_a_run_is_a_timeline_and_a_picture_and_its_nodes_can_be_looked_int
         await compare(looking(app, ANN, {"with": good}, id=bad))
 
 
+async def test_what_is_too_long_for_a_page_does_not_reach_it(app: Spindle) -> None:
+    long = "x" * 10_000_000
+    run_id = await ran(app, long)
+    view = await run(looking(app, id=run_id))
+    body = page(looking(app), "/runs/{id}", view)
+    assert len(body) < 500_000
+    assert f"GET /runs/{run_id} returns all of it" in body
+    assert "10,000,0" in body
+    # Nor do the arguments of an earlier run get into a form; those of others do.
+    for word, begins_with in ((long, None), ("short", {"word": "short"})):
+        await app.run("two", {"word": word}, CallOptions(OWNER))
+        (made,) = await app.store.runs(limit=1)
+        tried = await try_tool(looking(app, query={"run": made.id}, name="two"))
+        assert tried.value == begins_with
+
+
 async def test_a_call_that_waits_leads_to_its_answer(app: Spindle) -> None:
     await app.run("asks", {}, CallOptions(LOCAL))
     id = (await app.store.runs(limit=1))[0].id

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord
+
+MAX_EDITED: Final = 1_000_000
+"""Characters of JSON that a page offers for editing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ def call_line(record: CallRecord) -> CallLine:
         record.duration,
         said[:400],
     )
+
+
+def is_editable(value: Any) -> bool:
+    """True if a page may carry a value whole, for its form."""
+    return len(shown_json(value, indent=None)) <= MAX_EDITED
 
 
 def shown_json(value: Any, indent: int | None = 2) -> str:

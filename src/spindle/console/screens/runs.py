@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PAGE_SIZE: Final = 50
 CALLS: Final = 50
+MAX_RESULT: Final = 4_000_000
+"""Characters of a result that its page has."""
 OTHERS: Final = 12
 KINDS: Final = ("flow", "agent", "call", "task")
 COLOURS: Final = {
@@ -194,9 +196,16 @@ async def _result(look: Look, run: Run) -> Any:
     if run.status != "done":
         return None
     try:
-        return (await look.app.runner.outcome(run)).to_dict()
+        result = (await look.app.runner.outcome(run)).to_dict()
     except SpindleError as error:
         return {"content": [{"type": "text", "text": error.message}], "is_error": True}
+    size = len(shown_json(result, indent=None))
+    if size <= MAX_RESULT:
+        return result
+    told = (
+        f"The result has {size:,} characters, more than a page shows. GET /runs/{run.id} returns all of it."
+    )
+    return {"content": [{"type": "text", "text": told}]}
 
 
 @dataclass(frozen=True, slots=True)

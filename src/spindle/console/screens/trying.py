@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.calls.record import MASK
+from spindle.console.call_lines import is_editable
 from spindle.console.choices import MOST
 from spindle.console.screen import Look, Screen
 from spindle.console.screens.tools import promises
@@ -39,6 +40,8 @@ async def try_tool(look: Look) -> TryView:
     """Returns a tool by its full name. `call` or `run` in the address: with the arguments of that one."""
     tool = await look.app.catalog.find(look.named["name"], look.principal, look.sees)
     value = await _earlier(look, tool)
+    if not is_editable(value):
+        value = None
     return TryView(
         tool,
         tool.spec.usable_input,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from spindle.console.call_lines import is_editable, shown_json
 from spindle.console.screen import Look, Screen
 from spindle.errors import NotFoundError
 from spindle.serving.answering import answered_for, find_pause, may_answer, waiting_for
@@ -44,6 +45,8 @@ class WaitingLine:
     colour: str = ""
     word: str = ""
     by: str = ""
+    arguments: str = ""
+    """The beginning of those of a call to approve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,16 @@ class PauseView:
     arguments: Any = None
     """The exact arguments of the call to approve; None if there are none to edit."""
     arguments_schema: JsonObject | None = None
+    """None if there are none to edit, or too many."""
     shown: tuple[tuple[str, Any], ...] = ()
     """Further details, by name."""
     schema: JsonObject | None = None
     """The schema of the answer to a question."""
     in_doubt: bool = False
+
+    def may_consent(self, principal: str) -> bool:
+        """True if this is a consent that only this principal can give."""
+        return self.pause.source is not None and self.pause.principal.id == principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,9 @@ async def waiting(look: Look) -> WaitingPage:
             pause.principal.id,
             pause.created_at,
             may_answer(look.app, pause, look.person),
+            arguments=shown_json(pause.details["arguments"], indent=None)[:200]
+            if pause.details.get("arguments")
+            else "",
         )
         for pause in pauses[:LISTED]
     ]
@@ -137,7 +148,7 @@ async def one(look: Look) -> WaitingPage:
         word,
         run.status if run is not None else "gone",
         arguments,
-        await _schema_of(look, details) if arguments is not None else None,
+        await _schema_of(look, details) if arguments is not None and is_editable(arguments) else None,
         tuple((name, value) for name, value in details.items() if name not in _ELSEWHERE),
         details.get("schema") if pause.kind == "input" else None,
         in_doubt,
@@ -145,7 +156,9 @@ async def one(look: Look) -> WaitingPage:
     return WaitingPage(page.waiting, page.more, page.answered, chosen)
 
 
-_ELSEWHERE: Final = frozenset({"tool", "arguments", "schema", "url", "questions", "visit", "approvers"})
+_ELSEWHERE: Final = frozenset({
+    "tool", "arguments", "schema", "url", "questions", "visit", "approvers", "provider", "scopes",
+})  # fmt: skip
 """Details that have a place of their own, or that are of no use to a person."""
 
 

@@ -53,14 +53,12 @@ async def test_a_group_is_made_a_token_shown_once_used_and_revoked(rest: RestWor
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/console/access")
         await page.get_by_role("row", name="bots").get_by_text("2 of").wait_for()
-        await picture(page, "access")
         await page.get_by_role("link", name="See as bots").click()
         await page.get_by_text("as somebody in bots does").wait_for()
         assert await page.locator("tr[data-row]").count() == 2
         await page.goto("/console/access/matrix")
         row = page.get_by_role("row", name="hello")
         await row.get_by_label("sees it").first.wait_for()
-        await picture(page, "matrix")
 
         await page.goto("/console/access/tokens")
         await page.get_by_label("Name", exact=True).fill("bot-1")
@@ -93,7 +91,6 @@ async def test_health_is_examined_and_settings_say_where_they_come_from(rest: Re
         page = await console.page("/health")
         await page.get_by_role("button", name="Examine everything").click()
         await page.locator("#examined").get_by_text("cannot reach").wait_for()
-        await picture(page, "health")
         await page.goto("/console/health/settings")
         await page.get_by_role("row", name="retention.calls.age").get_by_text("spindle.toml:15").wait_for()
         shown = await page.locator("main").text_content() or ""

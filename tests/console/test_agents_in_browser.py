@@ -48,7 +48,6 @@ async def test_a_conversation_has_its_calls_folded_in_and_is_forked_from_a_step(
         await result.wait_for()
         assert await call.locator("b").count() == 0
         assert await axe(page) == []
-        await picture(page, "agent")
         await page.set_viewport_size({"width": 360, "height": 800})
         assert await fits(page)
         await page.set_viewport_size({"width": 1280, "height": 800})

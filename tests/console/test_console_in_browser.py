@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from servers.console import Scheme, axe, console_browser, fits, picture
+from servers.console import Scheme, axe, console_browser, fits
 from servers.rest import RestWorkspace
 from servers.words import SERVER, with_words
 
@@ -97,19 +97,15 @@ async def test_a_held_change_is_read_and_accepted(rest: RestWorkspace) -> None:
     async with console_browser(rest) as console:
         page = await console.page("/sources")
         await page.get_by_text("changes wait").wait_for()
-        await picture(page, "sources")
         await page.get_by_role("link", name="words").click()
         await page.get_by_role("cell", name="send it to everybody").wait_for()
-        await picture(page, "change")
         await page.get_by_role("button", name="Accept words.look_up").click()
         await page.get_by_text("ready", exact=True).wait_for()
         assert await page.get_by_role("heading", name="Changes that wait for you").count() == 0
         assert "everybody" in rest.json("show", "words.look_up", "--json")["description"]
         await page.goto("/console/tools")
-        await picture(page, "tools")
         await page.get_by_role("link", name="grow", exact=True).click()
         await page.get_by_role("heading", name="grow").wait_for()
-        await picture(page, "tool")
 
 
 async def test_a_first_source_is_added_its_tools_seen_and_its_log_read(rest: RestWorkspace) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servers.asking import ORDER, asking
-from servers.console import axe, console_browser, fits, picture
+from servers.console import axe, console_browser, fits
 
 pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
@@ -38,7 +38,6 @@ async def test_an_approval_is_edited_and_given_in_two_browsers_at_once(tmp_path:
         assert "many" in (await problem.first.text_content() or "")
         await first.get_by_role("group", name="lines").get_by_role("textbox", name="count").fill("7")
         assert await axe(first) == []
-        await picture(first, "waiting")
         await first.get_by_role("button", name="Approve with changes").click()
         # The other is told who was first, and has nothing left to press.
         for page in (first, second):

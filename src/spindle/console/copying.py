@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pprint
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ _SAMPLES: dict[str, Any] = {
 }  # fmt: skip
 
 
+NARROW = 40
+"""Characters of a line of Python, beside its indentation."""
 MAX_DEPTH = 3
 """Of objects inside of objects, which may go in circles."""
 
@@ -52,24 +55,37 @@ def _sample(item: Parameter, depth: int) -> Any:
     return next((_SAMPLES[kind] for kind in _SAMPLES if kind in item.types), "…")
 
 
+def _python(name: str, arguments: dict[str, Any]) -> list[str]:
+    """Returns the lines of a program, short enough to stand beside what else is on the page."""
+    given = [
+        f"    {key!r}: {pprint.pformat(value, width=NARROW, sort_dicts=False)},".replace("\n", "\n    ")
+        for key, value in arguments.items()
+    ]
+    return [
+        "import asyncio",
+        "import spindle",
+        "",
+        *(["arguments = {", *given, "}"] if given else ["arguments = {}"]),
+        "",
+        "async def main():",
+        "    async with spindle.open() as app:",
+        "        result = await app.call(",
+        f"            {name}, arguments",
+        "        )",
+        "        print(result.value)",
+        "",
+        "asyncio.run(main())",
+    ]
+
+
 def copied(tool: Tool, arguments: dict[str, Any], base_url: str, served_name: str) -> list[Copied]:
     """Returns a call with these arguments in every form. `served_name` is the name that MCP clients know."""
     body = json.dumps(arguments, ensure_ascii=False)
     words = ["spindle", "call", tool.name, *([body] if arguments else [])]
     name = json.dumps(tool.name, ensure_ascii=False)
-    python = [
-        "import asyncio",
-        "import spindle",
-        "",
-        "async def main():",
-        "    async with spindle.open() as app:",
-        f"        result = await app.call({name}, {arguments!r})",
-        "        print(result.value)",
-        "",
-        "asyncio.run(main())",
-    ]
     curl = [
-        f"curl -X POST {shlex.quote(f'{base_url}/tools/{tool.name}')}",
+        "curl -X POST",
+        f"  {shlex.quote(f'{base_url}/tools/{tool.name}')}",
         '  -H "Authorization: Bearer $TOKEN"',
         '  -H "Content-Type: application/json"',
         f"  -d {shlex.quote(body)}",
@@ -80,7 +96,7 @@ def copied(tool: Tool, arguments: dict[str, Any], base_url: str, served_name: st
     }  # fmt: skip
     return [
         Copied("Shell", shlex.join(words)),
-        Copied("Python", "\n".join(python)),
+        Copied("Python", "\n".join(_python(name, arguments))),
         Copied("curl", " \\\n".join(curl)),
         Copied("MCP", json.dumps(request, ensure_ascii=False, indent=2)),
     ]

@@ -30,6 +30,10 @@ class Pair:
         return self.old == self.new
 
 
+GAP: Final = Pair("⋯", "⋯")
+"""Stands for lines that both sides have and that are left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeldChange:
     """A tool whose new definition waits until a person accepts it."""
@@ -56,7 +60,8 @@ def held_change(name: str, current: Tool | None, held: Tool, why: Sequence[str] 
 
 
 def side_by_side(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
-    """Returns both texts line by line, with two lines of what is the same around each change."""
+    """Returns both texts line by line, with two lines of what is the same around each change, and `GAP`
+    where there was more between them."""
     pairs: list[Pair] = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -66,7 +71,13 @@ def side_by_side(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
         for at in range(max(len(left), len(right))):
             pairs.append(Pair(left[at] if at < len(left) else None, right[at] if at < len(right) else None))
     near = {at + step for at, pair in enumerate(pairs) if not pair.same for step in range(-2, 3)}
-    return [pair for at, pair in enumerate(pairs) if at in near]
+    kept = [at for at in range(len(pairs)) if at in near]
+    shown: list[Pair] = []
+    for before, at in zip([-1, *kept], kept, strict=False):
+        if at - before > 1:
+            shown.append(GAP)
+        shown.append(pairs[at])
+    return shown
 
 
 def _lines(definition: Any) -> list[str]:

@@ -36,7 +36,7 @@ class CallsGlance:
 
 
 def glance(timings: Sequence[CallTiming], now: float, span: float = HOUR) -> CallsGlance:
-    """Returns calls by the time at which they began."""
+    """Returns calls by the time at which they began. One that paused took no time yet."""
     counts, failures = [0] * COLUMNS, [0] * COLUMNS
     spans: list[list[float]] = [[] for _ in range(COLUMNS)]
     for timing in timings:
@@ -45,8 +45,9 @@ def glance(timings: Sequence[CallTiming], now: float, span: float = HOUR) -> Cal
             at = COLUMNS - 1 if at >= COLUMNS else 0  # clocks of several machines differ
         counts[at] += 1
         failures[at] += timing.outcome not in ("ok", "cached", "paused")
-        spans[at].append(timing.duration)
-    every = sorted(timing.duration for timing in timings)
+        if timing.outcome != "paused":
+            spans[at].append(timing.duration)
+    every = sorted(timing.duration for timing in timings if timing.outcome != "paused")
     return CallsGlance(
         tuple(counts),
         tuple(failures),

@@ -161,9 +161,11 @@ class Comparison:
 
 
 def compared(one: Sequence[NodeEvent], other: Sequence[NodeEvent]) -> list[Comparison]:
-    """Returns the nodes of two runs, in the order of the first, with what differs of their results."""
+    """Returns the nodes of two runs, in the order of the one that visited more of them, with what differs of
+    their results."""
     left, right = ({_name(event): event for event in side} for side in (one, other))
-    names = list(dict.fromkeys([*left, *right]))[:MOST]
+    longer, shorter = (right, left) if len(right) > len(left) else (left, right)
+    names = list(dict.fromkeys([*longer, *shorter]))[:MOST]
     return [
         Comparison.of(
             name,

@@ -85,6 +85,14 @@ async def sources_and_tools(console: ConsoleBrowser) -> None:
     await page.goto("/console/tools/place_order")
     await page.get_by_role("cell", name="By courier, on the next day.").wait_for()
     await picture(page, "tool")
+    await page.goto("/console/tools/courier.book_pickup/try")
+    await page.get_by_label("parcel", exact=True).fill("DE-70412")
+    await page.get_by_role("button", name="Save in a flow").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.locator("select[name=flow]").select_option("send-order.yaml")
+    await dialog.locator("select[name=after] option").first.wait_for(state="attached")
+    assert await dialog.get_by_label("After its node").input_value() == "pickup"
+    await picture(page, "save")
 
 
 async def calls(console: ConsoleBrowser, failed_ones: int) -> None:

@@ -59,6 +59,24 @@ async def test_a_program_killed_in_its_session_is_seen_at_once_and_so_is_its_ret
             assert await one.evaluate("window.same")
 
 
+async def test_a_session_is_ended_by_hand_and_the_next_call_opens_another(worded: RestWorkspace) -> None:
+    async with console_browser(worded) as console:
+        page = await console.page("/sources/words")
+        assert console.served.call("words.look_up").status_code == 200
+        await page.get_by_text("1 session open").wait_for()
+        await page.locator("#log").get_by_text("words are ready").wait_for()
+        first = (worded.root / "pid.txt").read_text()
+        await page.get_by_role("button", name="Reconnect").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_text("Calls that run in words end.").wait_for()
+        await dialog.get_by_role("button", name="Reconnect").click()
+        await page.get_by_text("words gets a new session with the next call").wait_for()
+        await page.get_by_text("1 session open").wait_for(state="detached")
+        assert console.served.call("words.look_up").status_code == 200
+        await page.get_by_text("1 session open").wait_for()
+        assert (worded.root / "pid.txt").read_text() != first
+
+
 async def test_a_flow_is_run_by_keyboard_and_its_picture_takes_colour(holding: RestWorkspace) -> None:
     async with console_browser(holding) as console:
         page = await console.page("/flows")

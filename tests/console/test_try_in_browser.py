@@ -305,7 +305,6 @@ async def test_a_call_is_saved_in_a_new_flow_and_as_a_node_of_one_that_is_there(
         assert await dialog.get_by_label("After its node").input_value() == "short"
         await dialog.get_by_label("After its node").select_option("get")
         assert await axe(page) == []
-        await picture(page, "save")
         await dialog.get_by_role("button", name="Save").click()
         await dialog.get_by_role("link", name="Open flows/digest.yaml").wait_for()
         text = file.read_text()

@@ -62,8 +62,8 @@ def unpacked(requirement: str) -> Path:
     return target
 
 
-def bfcl() -> tuple[dict[str, dict[str, Any]], list[Asked]]:
-    """Functions by name, and questions."""
+def bfcl() -> tuple[dict[str, dict[str, Any]], list[Asked], list[Asked]]:
+    """Functions by name, the questions that are measured, and more that only tune."""
     data = unpacked(BFCL) / "bfcl_eval" / "data"
     functions: dict[str, dict[str, Any]] = {}
     asked: dict[str, Asked] = {}
@@ -78,8 +78,8 @@ def bfcl() -> tuple[dict[str, dict[str, Any]], list[Asked]]:
             if len(names) == 1:
                 (name,) = names
                 asked[item["id"]] = Asked(text, frozenset(names), _number(name) % 2 == 0)
-    chosen = sorted(asked, key=_number)[:COUNT]
-    return functions, [asked[number] for number in chosen]
+    found = [asked[number] for number in sorted(asked, key=_number)]
+    return functions, found[:COUNT], [item for item in found[COUNT:] if item.tuned]
 
 
 def schema(found: Any) -> Any:

@@ -1,14 +1,13 @@
 """Figures of search, in the environment of the tests: `search_worker.py measure|learn [--quick]`.
 
-`measure` asks as the product does, by words, by a model alone, and by both. `learn` tries pairs of weights of
-the fusion on the tuned questions of each kind and shows the best; nothing else is looked at for it.
+`measure` asks as the product does, by words, by a model alone, and by both. `learn` tries weights of the
+fusion on the tuned questions of each kind; nothing else is looked at for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import itertools
 import json
 import os
 import statistics
@@ -31,8 +30,7 @@ from spindle.ports.store import SourceState, StoredTool
 from spindle.stores.sqlite import SqliteStore
 
 FIRST = 5
-SMOOTH = (2, 3, 4, 5, 6, 8, 16)
-MEANING = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7)
+MEANING = (0.06, 0.08, 0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.18, 0.2, 0.25, 0.3)
 Lists = list[tuple[Asked, list[ToolSummary], list[ToolSummary]]]
 
 
@@ -43,16 +41,19 @@ def minilm() -> Embedder:
 MODELS: dict[str, Callable[[], Embedder]] = {"light": LightEmbedder, "MiniLM": minilm}
 
 
-async def put_bfcl(store: SqliteStore) -> list[Asked]:
-    functions, asked = bfcl()
+async def put_bfcl(store: SqliteStore) -> tuple[list[Asked], list[Asked]]:
+    """What is measured, and what only tunes."""
+    functions, asked, more = bfcl()
     tools: list[StoredTool] = []
     for name, found in functions.items():
         spec = ToolSpec(name, found.get("description") or "", schema(found["parameters"]))
         tools.append(StoredTool(f"bfcl.{name}", Tool(f"bfcl.{name}", "bfcl", "mcp", spec, spec.fingerprint)))
     await store.replace_tools(SourceState("bfcl", "mcp", "", 1.0), tools)
-    return [
-        Asked(item.text, frozenset(f"bfcl.{name}" for name in item.answers), item.tuned) for item in asked
-    ]
+
+    def stored(item: Asked) -> Asked:
+        return Asked(item.text, frozenset(f"bfcl.{name}" for name in item.answers), item.tuned)
+
+    return [stored(item) for item in asked], [stored(item) for item in more]
 
 
 async def put_real(file: Path) -> dict[str, list[Asked]]:
@@ -120,7 +121,7 @@ async def measure(quick: bool) -> dict[str, Any]:
     models = ["light"] if quick else list(MODELS)
     # Kept: what a model has made of these tools is not made again.
     async with SqliteStore(CACHE / "search-bfcl.db") as store:
-        asked = await put_bfcl(store)
+        asked, _ = await put_bfcl(store)
         halves = {
             "tuned": [item for item in asked if item.tuned],
             "untouched": [item for item in asked if not item.tuned],
@@ -139,24 +140,20 @@ async def learn() -> dict[str, Any]:
     CACHE.mkdir(parents=True, exist_ok=True)
     lists: dict[str, Lists] = {}
     async with SqliteStore(CACHE / "search-bfcl.db") as store:
-        await add_lists(lists, store, {"BFCL": await put_bfcl(store)})
+        asked, more = await put_bfcl(store)
+        await add_lists(lists, store, {"BFCL": asked + more})
     sets = await put_real(CACHE / "search-real.db")
     async with SqliteStore(CACHE / "search-real.db") as store:
         await add_lists(lists, store, sets)
-    tried: list[tuple[float, dict[str, Any]]] = []
-    for smooth, weight in itertools.product(SMOOTH, MEANING):
+    tried: list[dict[str, Any]] = []
+    for weight in MEANING:
         hits = {
-            name: sum(
-                found(item, fused(item.text, words, near, smooth, weight)) for item, words, near in each
-            )
+            name: sum(found(item, fused(item.text, words, near, weight)) for item, words, near in each)
             for name, each in lists.items()
         }
         share = sum(count / len(lists[name]) for name, count in hits.items()) / len(lists)
-        tried.append((share, {"smooth": smooth, "meaning": weight, "share": round(share, 4)} | hits))
-    return {
-        "questions": {name: len(each) for name, each in lists.items()},
-        "best": [row for _, row in sorted(tried, key=lambda each: -each[0])[:12]],
-    }
+        tried.append({"meaning": weight, "share": round(share, 4)} | hits)
+    return {"questions": {name: len(each) for name, each in lists.items()}, "tried": tried}
 
 
 async def add_lists(lists: dict[str, Lists], store: SqliteStore, sets: dict[str, list[Asked]]) -> None:

@@ -397,8 +397,17 @@ async def test_what_was_made_before_the_end_is_not_made_again(store: Store) -> N
 # --- one list out of two
 
 
-def listed(*names: str, said: float = 0.0) -> list[ToolSummary]:
-    return [ToolSummary(name, "s", "mcp", "", (), said=said) for name in names]
+def by_words(names: Sequence[str], said: float = 0.5) -> list[ToolSummary]:
+    """The first says as much, each other one less than the one before it."""
+    return [
+        ToolSummary(name, "s", "mcp", "", (), said=said / (1 + place)) for place, name in enumerate(names)
+    ]
+
+
+def by_meaning(names: Sequence[str], near: float = 1.0) -> list[ToolSummary]:
+    return [
+        ToolSummary(name, "s", "mcp", "", (), near=near / (1 + place)) for place, name in enumerate(names)
+    ]
 
 
 def named(found: Sequence[ToolSummary]) -> list[str]:
@@ -406,52 +415,65 @@ def named(found: Sequence[ToolSummary]) -> list[str]:
 
 
 LISTS = st.lists(st.sampled_from([f"s.{letter}" for letter in "abcdefgh"]), unique=True)
-SAID = st.floats(min_value=0, max_value=1)
+SAID = st.floats(min_value=0.01, max_value=3)
+NEAR = st.floats(min_value=0.01, max_value=9)
 
 
-@given(LISTS, LISTS, SAID, st.text(max_size=5))
+@given(LISTS, LISTS, SAID, NEAR, st.text(max_size=5))
 def test_both_lists_count_and_nothing_is_lost(
-    words: list[str], near: list[str], said: float, query: str
+    words: list[str], meant: list[str], said: float, near: float, query: str
 ) -> None:
-    found = named(fused(query, listed(*words, said=said), listed(*near)))
-    assert sorted(found) == sorted({*words, *near})
-    both = [name for name in words if name in near]
-    if both and words[0] == near[0]:
+    found = named(fused(query, by_words(words, said), by_meaning(meant, near)))
+    assert sorted(found) == sorted({*words, *meant})
+    if words and meant and words[0] == meant[0]:
         assert found[0] == words[0]
 
 
-@given(LISTS.filter(bool), LISTS, SAID)
+@given(LISTS.filter(bool), LISTS, SAID, NEAR)
 def test_a_tool_that_is_called_what_was_asked_stays_the_first_however_near_others_are(
-    words: list[str], near: list[str], said: float
+    words: list[str], meant: list[str], said: float, near: float
 ) -> None:
     query = words[0].partition(".")[2].upper()
-    assert named(fused(query, listed(*words, said=said), listed(*near)))[0] == words[0]
+    assert named(fused(query, by_words(words, said), by_meaning(meant, near)))[0] == words[0]
 
 
 @given(LISTS, SAID)
 def test_without_a_model_the_order_is_that_of_the_words(words: list[str], said: float) -> None:
-    assert named(fused("q", listed(*words, said=said), [])) == words
+    assert named(fused("q", by_words(words, said), [])) == words
 
 
-@given(LISTS, SAID)
-def test_without_a_word_in_common_the_order_is_that_of_the_meaning(near: list[str], said: float) -> None:
-    assert named(fused("q", [], listed(*near))) == near
+@given(LISTS, NEAR)
+def test_without_a_word_in_common_the_order_is_that_of_the_meaning(meant: list[str], near: float) -> None:
+    assert named(fused("q", [], by_meaning(meant, near))) == meant
 
 
 @given(LISTS.filter(bool), LISTS.filter(bool), SAID, SAID)
 def test_the_more_words_say_of_a_question_the_more_they_count(
-    words: list[str], near: list[str], one: float, other: float
+    words: list[str], meant: list[str], one: float, other: float
 ) -> None:
-    less, more = sorted(max(said, 0.001) for said in (one, other))
-    before = named(fused("q", listed(*words, said=less), listed(*near)))
-    after = named(fused("q", listed(*words, said=more), listed(*near)))
+    less, more = sorted((one, other))
+    before = named(fused("q", by_words(words, less), by_meaning(meant)))
+    after = named(fused("q", by_words(words, more), by_meaning(meant)))
     assert after.index(words[0]) <= before.index(words[0])
 
 
 def test_words_decide_where_a_tool_says_the_question_and_meaning_where_none_does() -> None:
-    words, near = ("s.a", "s.b"), ("s.c", "s.d")
-    assert named(fused("q", listed(*words, said=0.9), listed(*near)))[0] == "s.a"
-    assert named(fused("q", listed(*words, said=0.1), listed(*near)))[0] == "s.c"
+    words, meant = ("s.a", "s.b"), ("s.c", "s.d")
+    assert named(fused("q", by_words(words, 0.9), by_meaning(meant, 3)))[0] == "s.a"
+    assert named(fused("q", by_words(words, 0.1), by_meaning(meant, 3)))[0] == "s.c"
+
+
+async def test_a_model_to_which_all_texts_are_alike_counts_as_much_as_others(store: Store) -> None:
+    found: list[list[ToolSummary]] = []
+    for alike in (0.0, 5.0):
+        embedder = CountingEmbedder(model=f"alike {alike}")
+        embedder.answer = lambda texts, alike=alike: [[*meaning_of(text), alike] for text in texts]
+        search = Workspace(store, embedder=embedder)
+        await search.meaning.settled()
+        found.append(await search.meaning.near("umbrella", 5, 1))
+        await search.meaning.close()
+    assert [tools[0].name for tools in found] == ["sky.ahead"] * 2
+    assert found[0][0].near == pytest.approx(found[1][0].near, rel=0.5)
 
 
 async def test_a_tool_whose_two_texts_differ_is_as_near_as_others(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import AsyncIterator, Sequence
 
@@ -62,8 +63,9 @@ async def test_the_index_answers_as_the_comparison_does(store: PostgresStore) ->
         length = sum(number * number for number in vector) ** 0.5
         found = await store.nearest("counting@1", [number / length for number in vector], 10)
         assert found is not None
-        assert found == sorted(found, key=lambda item: -item[0])
-        by_index += [name for _, name in found]
+        assert found.found == sorted(found.found, key=lambda item: -item[0])
+        assert found.spread == pytest.approx(1 / math.sqrt(32), rel=0.2)
+        by_index += [name for _, name in found.found]
         store.exact = 10**6
         store._indexed = None
         by_scan += [item.name for item in await search.meaning.near(question, 10, 1)]
@@ -100,7 +102,7 @@ async def test_an_index_that_is_not_whole_is_not_asked(store: PostgresStore) -> 
     assert (await search("do I need an umbrella"))[0] == "sky.ahead"
     await store.index_vectors("counting@1")
     store._indexed = None
-    assert await store.nearest("counting@1", [0.0, 0.0, 1.0, 0.0, 0.0], 1) == [
-        (pytest.approx(1, abs=0.01), "sky.ahead")
-    ]
+    found = await store.nearest("counting@1", [0.0, 0.0, 1.0, 0.0, 0.0], 1)
+    assert found is not None
+    assert found.found == [(pytest.approx(1, abs=0.01), "sky.ahead")]
     await search.meaning.close()

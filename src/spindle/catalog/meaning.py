@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.catalog.tool_texts import digest_of, texts_of
@@ -33,6 +34,8 @@ KEPT_DAYS = 30
 AWAY = 30.0
 """Seconds for which a model that failed is not asked again."""
 LONGEST_QUERY = 1000
+LEAST_SPREAD = 1e-3
+"""Tools that are nearer together are so by accident."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of tools that have their vectors, and of all that lacked them."""
@@ -90,10 +93,16 @@ class MeaningSearch:
             return []
         self._told = None
         found: list[tuple[float, ToolSummary]] = []
+        spread, most = 0.0, 0
         for shelf in self._shelves:
-            found += await shelf.near((await self._ready()).model, vector, count, version)
-        found.sort(key=lambda item: -item[0])
-        return [tool for _, tool in found[:count]]
+            there, its_spread = await shelf.near((await self._ready()).model, vector, count, version)
+            found += there
+            if len(there) > most:  # a few tools tell little of how far apart all are
+                spread, most = its_spread, len(there)
+        found = sorted(found, key=lambda item: -item[0])[:count]
+        return [
+            replace(tool, near=(score - found[-1][0]) / max(spread, LEAST_SPREAD)) for score, tool in found
+        ]
 
     async def _make_up(self, version: int) -> None:
         """Begins to make vectors if tools have changed, and waits a while where none are there yet."""
@@ -195,16 +204,18 @@ class _Shelf:
 
     async def near(
         self, model: str, vector: Floats, count: int, catalog: int
-    ) -> list[tuple[float, ToolSummary]]:
-        """The tools nearest to a vector, each with how near it is. `catalog` is the version of the tools."""
+    ) -> tuple[list[tuple[float, ToolSummary]], float]:
+        """The tools nearest to a vector, each with how near it is, and how far apart all are in this.
+        `catalog` is the version of the tools."""
         vectors: Vectors | None = None
         reach = count
         while True:
-            found = await self._store.nearest(model, vector.tolist(), reach) if vectors is None else None
-            if found is None:
+            nearest = await self._store.nearest(model, vector.tolist(), reach) if vectors is None else None
+            if nearest is None:
                 if vectors is None:
                     vectors = await self._current(model, len(vector), catalog)
-                found = await in_short_turn(vectors.nearest, vector, reach)
+                nearest = await in_short_turn(vectors.nearest, vector, reach)
+            found = nearest.found
             known = {tool.name: tool for tool in await self._store.summaries([name for _, name in found])}
             gone = [name for _, name in found if name not in known]
             there = [(score, known[name]) for score, name in found if name in known]
@@ -213,7 +224,7 @@ class _Shelf:
                 await in_short_turn(vectors.drop, gone)
                 self._has_dropped = True
             if len(there) >= count or len(found) < reach:
-                return there[:count]
+                return there[:count], nearest.spread
             reach *= 4  # a whole source may be gone
 
     async def _current(self, model: str, dimensions: int, catalog: int) -> Vectors:

@@ -11,6 +11,7 @@ from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingT
 
 from spindle.errors import ServerError
 from spindle.ports.embedder import MAX_DIMENSIONS
+from spindle.ports.vector_store import Nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,13 +100,13 @@ class Vectors:
                 self._places[last] = place
                 self._rows[place] = self._rows[len(self._names)]
 
-    def nearest(self, query: Floats, count: int) -> list[tuple[float, str]]:
-        """Returns the tools whose vectors are nearest, the nearest first, each with how near it is."""
+    def nearest(self, query: Floats, count: int) -> Nearest:
+        """Returns the tools whose vectors are nearest."""
         if not self._names or self._rows.shape[1] != len(query):
-            return []
+            return Nearest([], 0.0)
         with one_thread():
             scores = self._rows[: len(self._names)] @ query
         many = len(scores)
         best = np.argpartition(-scores, count)[:count] if count < many else np.arange(many)
         found = [(float(scores[place]), self._names[place]) for place in best]
-        return sorted(found, key=lambda item: (-item[0], item[1]))
+        return Nearest(sorted(found, key=lambda item: (-item[0], item[1])), float(scores.std()))

@@ -302,8 +302,11 @@ class ToolSummary:
     tags: tuple[str, ...] = ()
     held: bool = False
     said: float = field(default=0.0, compare=False)
-    """Found by words: how much of the question the tool says, from 0 to 1. A rare word is more of it than a
-    common one, and the name of a tool says it louder than its parameters."""
+    """Found by words: how much of the question the tool says; 1 is all of a question of one word. A rare word
+    is more of it than a common one, and the name of a tool says it louder than its parameters."""
+    near: float = field(default=0.0, compare=False)
+    """Found by meaning: how much nearer to the question the tool is than the farthest that was found, where 1
+    is the usual distance of any tool from the middle of all."""
 
     @property
     def headline(self) -> str:

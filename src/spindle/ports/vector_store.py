@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from spindle.domain.tool import ToolSummary
 
@@ -18,6 +18,15 @@ class ToolVector:
     digest: str
     """Of the text that was given to the model."""
     vector: bytes
+
+
+class Nearest(NamedTuple):
+    """The tools with the vectors nearest to one."""
+
+    found: list[tuple[float, str]]
+    """The nearest first, each with how near it is."""
+    spread: float
+    """The standard deviation of how near all tools are."""
 
 
 class VectorStore(Protocol):
@@ -56,11 +65,8 @@ class VectorStore(Protocol):
         """Brings the index of these vectors up to date, where the store can have one for so many."""
         ...
 
-    async def nearest(
-        self, model: str, vector: Sequence[float], count: int
-    ) -> list[tuple[float, str]] | None:
-        """Returns the tools with the nearest vectors by the index, the nearest first, each with how near it
-        is. None where there is no index that holds them all."""
+    async def nearest(self, model: str, vector: Sequence[float], count: int) -> Nearest | None:
+        """Returns the nearest tools by the index. None where there is no index that holds them all."""
         ...
 
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:

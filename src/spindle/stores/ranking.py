@@ -36,7 +36,7 @@ BEGINNINGS = 100
 """So many postings of words with a beginning are looked at."""
 
 _QUERY_LIMIT = 1000
-_TERM_LIMIT = 12
+_TERM_LIMIT = 24
 _UNKNOWN_LIMIT = 4
 """So many words that no tool has are thought about."""
 _SPARE = 20
@@ -134,14 +134,14 @@ class Query:
         return [term for term in self.terms if stem(term) not in found.postings][:_UNKNOWN_LIMIT]
 
     def ranked(self, found: Matches, total: int, limit: int) -> dict[int, float]:
-        """The ids of the best tools, the best first, each with how much of the query it says, from 0 to 1; a
-        few more than `limit`."""
+        """The ids of the best tools, the best first, each with how much of the query it says; a few more than
+        `limit`."""
         scores: dict[int, float] = {}
-        whole = 0.0
+        squares = 0.0
         for term in self.terms:
             meanings = found.meanings(term, self.joined.get(term, ()))
             worth = _worth(meanings, total)
-            whole += worth * _MOST
+            squares += worth * worth
             best: dict[int, float] = {}
             for trust, segments in meanings:
                 own = worth if trust < 1 else (worth + _worth([(trust, segments)], total)) / 2
@@ -149,7 +149,9 @@ class Query:
             for number, score in best.items():
                 scores[number] = scores.get(number, 0.0) + score
         best_ids = heapq.nlargest(limit + _SPARE, scores, key=lambda number: (scores[number], -number))
-        return {number: min(scores[number] / whole, 1.0) for number in best_ids}
+        # By the length of the query as a vector of its words: two words of eight say more than one of four.
+        length = _MOST * math.sqrt(squares)
+        return {number: scores[number] / length for number in best_ids}
 
 
 def slips(term: str) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from spindle.domain.tool import ToolSummary
-from spindle.ports.vector_store import ToolVector
+from spindle.ports.vector_store import Nearest, ToolVector
 from spindle.stores.rows import summary_from_row
 from spindle.stores.sql import Change, SqlQueries
 
@@ -54,9 +54,7 @@ class SqlVectors(SqlQueries):
     async def index_vectors(self, model: str) -> None:
         return None
 
-    async def nearest(
-        self, model: str, vector: Sequence[float], count: int
-    ) -> list[tuple[float, str]] | None:
+    async def nearest(self, model: str, vector: Sequence[float], count: int) -> Nearest | None:
         return None
 
     async def summaries(self, names: Sequence[str]) -> list[ToolSummary]:

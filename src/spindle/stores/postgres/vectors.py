@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from spindle.ports.vector_store import Nearest
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.sql_vectors import SqlVectors
@@ -18,6 +19,8 @@ from spindle.stores.sql_vectors import SqlVectors
 MOST_DIMENSIONS = 4000
 """Numbers of a vector that the extension can index."""
 MOST_CANDIDATES = 1000
+ENOUGH = 1000
+"""Vectors that tell how far apart all are."""
 
 
 class _Index(NamedTuple):
@@ -60,9 +63,7 @@ class PostgresVectors(PostgresQueries, SqlVectors):
             await self._db.transaction(work)
         await self._change(_GONE)
 
-    async def nearest(
-        self, model: str, vector: Sequence[float], count: int
-    ) -> list[tuple[float, str]] | None:
+    async def nearest(self, model: str, vector: Sequence[float], count: int) -> Nearest | None:
         version = await self.vector_version()
         if self._indexed is None or self._indexed[:2] != (model, version):
             self._indexed = (model, version, await self._whole(model))
@@ -70,13 +71,14 @@ class PostgresVectors(PostgresQueries, SqlVectors):
         if index is None or index.dimensions != len(vector) or count > MOST_CANDIDATES:
             return None
         where = {"extension": index.extension, "dimensions": str(index.dimensions), "key": _key(model)}
-        query = _filled(_NEAREST, where)
+        query, spreading = _filled(_NEAREST, where), _filled(_SPREAD, where)
         near = "[" + ",".join(f"{number:.6g}" for number in vector) + "]"
 
-        async def work(it: Statements) -> list[tuple[float, str]]:
+        async def work(it: Statements) -> Nearest:
             await it.change(f"SET LOCAL hnsw.ef_search = {min(max(2 * count, 100), MOST_CANDIDATES)}")
             rows = await it.rows(query, {"near": near, "count": count})
-            return [(float(score), name) for name, score in rows]
+            [[spread]] = await it.rows(spreading, {"near": near, "count": ENOUGH})
+            return Nearest([(float(score), name) for name, score in rows], float(spread or 0.0))
 
         return await self._db.transaction(work)
 
@@ -156,4 +158,9 @@ _NEAREST = """
     ORDER BY CAST(place AS <extension>.halfvec(<dimensions>))
              OPERATOR(<extension>.<#>) CAST(:near AS <extension>.halfvec(<dimensions>))
     LIMIT :count
+"""
+_SPREAD = """
+    SELECT stddev_pop(CAST(place AS <extension>.halfvec(<dimensions>))
+                      OPERATOR(<extension>.<#>) CAST(:near AS <extension>.halfvec(<dimensions>)))
+    FROM (SELECT place FROM {schema}.vector_places WHERE key = '<key>' LIMIT :count) AS a_few
 """

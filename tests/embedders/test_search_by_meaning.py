@@ -463,16 +463,19 @@ def test_words_decide_where_a_tool_says_the_question_and_meaning_where_none_does
     assert named(fused("q", by_words(words, 0.1), by_meaning(meant, 3)))[0] == "s.c"
 
 
-async def test_a_model_to_which_all_texts_are_alike_counts_as_much_as_others(store: Store) -> None:
+async def test_a_model_to_which_all_texts_are_alike_counts_as_much_as_others() -> None:
     found: list[list[ToolSummary]] = []
-    for alike in (0.0, 5.0):
-        embedder = CountingEmbedder(model=f"alike {alike}")
-        embedder.answer = lambda texts, alike=alike: [[*meaning_of(text), alike] for text in texts]
-        search = Workspace(store, embedder=embedder)
-        await search.meaning.settled()
-        found.append(await search.meaning.near("umbrella", 5, 1))
-        await search.meaning.close()
+    async with SqliteStore(":memory:") as store:
+        await put(store, TOOLS)
+        for alike in (0.0, 5.0):
+            embedder = CountingEmbedder(model=f"alike {alike}")
+            embedder.answer = lambda texts, alike=alike: [[*meaning_of(text), alike] for text in texts]
+            search = Workspace(store, embedder=embedder)
+            await search.meaning.settled()
+            found.append(await search.meaning.near("umbrella", 5, 1))
+            await search.meaning.close()
     assert [tools[0].name for tools in found] == ["sky.ahead"] * 2
+    # Of the similarities themselves one is some twenty times the other.
     assert found[0][0].near == pytest.approx(found[1][0].near, rel=0.5)
 
 

@@ -24,6 +24,7 @@ from spindle.app import Spindle
 from spindle.calls.tape import Tape, TapedTool, TapeWriter
 from spindle.cli.main import execute
 from spindle.errors import ConfigurationError, NotFoundError, RateLimitedError
+from spindle.settings import Settings
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
 
 FLOW = """
@@ -352,6 +353,16 @@ def read() -> str:
     said("call", "--record", "a", "--replay", "b", "read", code=2)
     said("run", "--record", "a", "--detach", "read", code=2)
     assert not (tmp_path / "a").exists()
+
+
+async def test_a_tape_is_played_under_the_same_names_without_its_workspace(
+    tmp_path: Path, stdio_server: StdioServers
+) -> None:
+    tape = tmp_path / "t.jsonl"
+    async with workspace([shout], sources={"s": stdio_server()}, record=tape) as app:
+        live = [(await app.call(name, text="hi")).text for name in ("s.echo", "shout")]
+    async with spindle.open(settings=Settings(tmp_path, {}), replay=tape) as app:
+        assert [(await app.call(name, text="hi")).text for name in ("s.echo", "shout")] == live
 
 
 def test_a_tool_that_is_gone_is_told_with_the_nearest(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import click
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
 from spindle.cli.resources import whose
+from spindle.cli.tape_options import tape_options
 
 if TYPE_CHECKING:
     from spindle.domain.resource import SourcePrompt
 
 
 @command("prompts")
+@tape_options
 @click.argument("source", required=False, shell_complete=complete_source)
 async def prompts(cli: CliContext, source: str | None) -> None:
     """List the prompts of MCP servers: texts for a language model that they keep ready.
@@ -39,6 +41,7 @@ def _arguments(prompt: SourcePrompt) -> str:
 
 
 @command("prompt")
+@tape_options
 @click.argument("name")
 @click.option("--arg", "given", multiple=True, metavar="NAME=VALUE", help="An argument; repeat it for more.")
 @whose("the prompt")

@@ -10,6 +10,7 @@ import click
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
 from spindle.cli.options import SECONDS
+from spindle.cli.tape_options import tape_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ def whose(what: str) -> Callable[[Any], Any]:
 
 
 @command("resources")
+@tape_options
 @click.argument("source", required=False, shell_complete=complete_source)
 async def resources(cli: CliContext, source: str | None) -> None:
     """List the resources of MCP servers: files, rows, pages and whatever else they let others read.
@@ -50,6 +52,7 @@ async def resources(cli: CliContext, source: str | None) -> None:
 
 
 @command("read")
+@tape_options
 @click.argument("uri")
 @whose("the resource")
 @click.option(

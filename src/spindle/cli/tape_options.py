@@ -12,8 +12,8 @@ TAPE = "tape"
 """The beginning of the names of these options."""
 
 _HELP = {
-    "record": "Record all calls, and what models answer, on this tape.",
-    "replay": "Answer all calls from this tape, without any server or model.",
+    "record": "Record all calls, and what servers and models answer, on this tape.",
+    "replay": "Answer from this tape, without any server or model.",
     "once": "Record this tape if it does not exist, else play it.",
 }
 

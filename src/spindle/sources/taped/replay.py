@@ -58,8 +58,10 @@ def add_taped(sources: SourceSet, settings: Settings, tape: Tape, note: Note) ->
     kept = SourceConfig.model_fields.keys() - _OF_SERVERS
     relaying = {take.source[0] for take in tape.takes if take.source is not None}
     for name, kind in tape.sources.items():
-        # Functions that a program gave have no settings, and are called by their plain names.
-        written = live.sources.get(name, {"prefix": False})
+        # Functions that a program gave have no settings, nor has a tape that is played without its workspace:
+        # its tools are called as they were.
+        names = [tool.name for tool in tape.tools.values() if tool.source == name]
+        written = live.sources.get(name, {"prefix": all(one.startswith(f"{name}.") for one in names)})
         common = {key: value for key, value in written.items() if key in kept}
         config = TapedConfig.model_validate({**common, "kind": "taped", "was": kind})
         cls = TapedRelaySource if kind in _RELAYING or name in relaying else TapedSource

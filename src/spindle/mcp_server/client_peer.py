@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from spindle.calls.sampling import answered_by, of_client
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.domain.levels import is_as_severe
@@ -84,6 +85,9 @@ class ClientPeer:
     has_model = False
     suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
+    goes_on: str | None = None
+    """Where its request goes on if this process is gone while the client is asked: see `going_on_from`. Here,
+    and not with the work: what a source asks comes by its session, which others may have opened."""
     _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
@@ -177,13 +181,14 @@ class ClientPeer:
         return (session.can_send_request or is_suspended) and is_capable(session.client_capabilities, method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        if self.suspended is not None:
-            return await self.suspended.ask(method, params, self._ask_timeout)
-        try:
-            async with asyncio.timeout(self._ask_timeout):
-                return await self._channel.send_raw_request(method, params)
-        except TimeoutError:
-            raise McpError(REQUEST_TIMEOUT, f"no answer within {self._ask_timeout:g} s") from None
+        with going_on_from(self.goes_on):
+            if self.suspended is not None:
+                return await self.suspended.ask(method, params, self._ask_timeout)
+            try:
+                async with asyncio.timeout(self._ask_timeout):
+                    return await self._channel.send_raw_request(method, params)
+            except TimeoutError:
+                raise McpError(REQUEST_TIMEOUT, f"no answer within {self._ask_timeout:g} s") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +260,8 @@ async def paused(
         if pause.kind == "wait":
             way = "It goes on there by itself when that is over."
         return error_result(f"{pause.message}\n{way}", _about(pause))
-    with going_on_from(pause.token):
-        answer = await peer.ask(request["method"], request.get("params"))
+    peer.goes_on = pause.token
+    answer = await peer.ask(request["method"], request.get("params"))
     return await go_on(app, pause, answer, peer)
 
 
@@ -264,7 +269,8 @@ async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -
     """Answer a pause with what the client says that the person did."""
     given, refused = answer_of(pause, answer)
     progress = peer.progress if peer.wants_progress else None
-    with going_on_from(NOWHERE):  # what was done before the pause must not be done again
+    peer.goes_on = NOWHERE  # what was done before the pause must not be done again
+    with answered_by(of_client(peer)):
         return await app.resume(
             pause.token, given, refused=refused, principal=pause.principal, on_progress=progress
         )

@@ -48,19 +48,28 @@ MAX_ROW: Final = 1024 * 1024
 """Bytes of an answer, or of a request that asked, in the store. Larger ones end with their process."""
 
 
+LOST: Final = (
+    "the process that did this is gone, and its answer with it: whether it had an effect is not known"
+)
+"""What a client is told whose request cannot go on anywhere."""
 NOWHERE: Final = ""
 _goes_on: ContextVar[str | None] = ContextVar("where a request goes on", default=None)
 
 
 @contextlib.contextmanager
-def going_on_from(pause: str) -> Generator[None]:
+def going_on_from(pause: str | None) -> Generator[None]:
     """A request that asks meanwhile waits by a run: another process goes on with that, at the pause of this
-    token, and does not make the request again. `NOWHERE`: it can do neither."""
+    token, and does not make the request again. `NOWHERE`: it can do neither. None: it makes it again."""
     before = _goes_on.set(pause)
     try:
         yield
     finally:
         _goes_on.reset(before)
+
+
+def goes_on_nowhere() -> bool:
+    """True if a request that asks now ends with this process."""
+    return _goes_on.get() == NOWHERE
 
 
 class ClientSession(Protocol):

@@ -19,7 +19,7 @@ from spindle.mcp_server.channel import RequestChannel, cancelled_message, error_
 from spindle.mcp_server.event_ids import FIRST_VERSION_WITH_PRIMERS, EventId, event, primer
 from spindle.mcp_server.exchange import QUIET, SSE_HEADERS, until_gone
 from spindle.mcp_server.inbound import Inbound
-from spindle.mcp_server.kept_answers import KeptAnswer, Waiting
+from spindle.mcp_server.kept_answers import LOST, KeptAnswer, Waiting
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from spindle.serving.relays import Say
 
 logger = logging.getLogger("spindle.serve")
-
-LOST = "the process that did this is gone, and its answer with it: whether it had an effect is not known"
 
 
 class Resuming:

@@ -3,7 +3,8 @@
 A source of the handshake era asks in the middle of a call. A client of 2026-07-28 is told so by a result,
 and comes back with the answer in a new request; meanwhile the call goes on waiting here, under a token
 that only this client was given. The client may come back to another process, which has this one go on. Where
-this one is gone, the call is made again, and the questions that were answered before are answered at once.
+this one is gone, the call is made again, and the questions that were answered before are answered at once;
+but not one that may have had effects before it asked, such as a program, which is lost then.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from spindle.mcp_server.channel import RequestChannel
 from spindle.mcp_server.client_peer import refusal
 from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.inbound import Inbound, inbound
+from spindle.mcp_server.kept_answers import LOST, goes_on_nowhere
 from spindle.mcp_server.suspended_state import (
     Answered,
     SuspendedState,
@@ -70,8 +72,8 @@ class Suspended:
     """The name under which the call waits at the moment."""
     given: Answered = field(default_factory=Answered)
     """Answers to questions that the call asked in a process that is gone, and will ask again."""
-    answered: Answered = field(default_factory=Answered)
-    """All that was asked and answered so far."""
+    answered: Answered | None = field(default_factory=Answered)
+    """All that was asked and answered so far; None if the call must not be begun again."""
     _count: int = 0
 
     async def ask(self, method: str, params: JsonObject | None, seconds: float) -> JsonObject:
@@ -80,8 +82,10 @@ class Suspended:
         known = next((item for item in self.given if item[0] == mark), None)
         if known is not None:
             self.given.remove(known)
-            self.answered.append(known)
+            self._note(known)
             return known[1]
+        if goes_on_nowhere():
+            self.answered = None
         self._count += 1
         name = f"question-{self._count}"
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
@@ -90,12 +94,16 @@ class Suspended:
         try:
             async with asyncio.timeout(seconds):
                 said = await answer
-            self.answered.append((mark, said))
+            self._note((mark, said))
             return said
         except TimeoutError:
             raise McpError(code=REQUEST_TIMEOUT, message=f"no answer within {seconds:g} s") from None
         finally:
             del self.questions[name]
+
+    def _note(self, answer: tuple[str, JsonObject]) -> None:
+        if self.answered is not None:
+            self.answered.append(answer)
 
 
 class SuspendedCalls:
@@ -132,7 +140,9 @@ class SuspendedCalls:
         if outcome is not None:
             return outcome
         given = facts.given(answers if is_object(answers) else {})
-        if given is None or time.time() - facts.at > self._access.config.ask_timeout:
+        if given is None:
+            raise McpError(INTERNAL_ERROR, LOST)
+        if time.time() - facts.at > self._access.config.ask_timeout:
             raise _no_longer_waits()
         return await begin(given)
 

@@ -37,7 +37,7 @@ class SuspendedState(NamedTuple):
     asked: dict[str, str]
     """The marks of the questions that are open, by their names."""
     answered: Answered | None
-    """None if it is too long to be carried: the call cannot be begun again."""
+    """None if it is too long to be carried, or the call must not be begun again."""
 
     def given(self, answers: JsonObject) -> Answered | None:
         """All answers there are with those that the client has brought now."""

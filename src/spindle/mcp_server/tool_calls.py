@@ -35,7 +35,7 @@ from spindle.mcp_server.convert import (
     to_wire_result,
 )
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
-from spindle.mcp_server.kept_answers import NOWHERE, going_on_from
+from spindle.mcp_server.kept_answers import NOWHERE
 from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
 from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, OpenPause, Outcome, Paused
@@ -265,7 +265,10 @@ class ToolCalls:
         if tool.kind == CONNECT:
             return self._app.runner.connect(tool.source, options)
         if tool.kind == CODE:
-            return self._program(tool, code_mode.given(self._config, arguments), options)
+            peer.goes_on = NOWHERE  # tools may have been called before one of them asks
+            given = code_mode.given(self._config, arguments)
+            start, model = partial(self._app.runner.start, CODE, tool.name, given, options), of_client(peer)
+            return start() if model is None else _with_model(model, start)
         return self._made(tool, arguments, peer, options)
 
     def _made(
@@ -274,18 +277,7 @@ class ToolCalls:
         model = of_client(peer)
         if model is None:
             return self._app.runner.run(tool.name, arguments, options)
-        return self._with_model(model, tool, arguments, options)
-
-    async def _program(self, tool: ToolSummary, given: JsonObject, options: CallOptions) -> Outcome:
-        with going_on_from(NOWHERE):  # tools may have been called before one of them asks
-            return await self._app.runner.start(CODE, tool.name, given, options)
-
-    async def _with_model(
-        self, model: Sampling, tool: ToolSummary, arguments: JsonObject, options: CallOptions
-    ) -> Outcome:
-        # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
-        with answered_by(model):
-            return await self._app.runner.run(tool.name, arguments, options)
+        return _with_model(model, partial(self._app.runner.run, tool.name, arguments, options))
 
     async def _came_back(self, call: _ServedCall, token: str, answers: Any) -> Outcome:
         """A client of 2026-07-28 brings the answer to a pause."""
@@ -319,6 +311,12 @@ class ToolCalls:
             hint = f"; {said}" if said and "mean" in said else ""
             return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
         return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
+
+
+async def _with_model(model: Sampling, start: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
+    with answered_by(model):
+        return await start()
 
 
 def _too_many(error: SpindleError) -> McpError:

@@ -1,8 +1,11 @@
-"""Ten tasks of many calls, by calls of the model and by programs: requests to the model, and their size.
+"""Ten tasks of many calls, by calls of the model and by programs in Spindle's code mode and in FastMCP's:
+requests to the model, their tokens, and the time and CPU of what serves them.
 
-The model is scripted, so it makes no mistakes in either mode. In one it asks for all calls of a step at once,
-the best that it can do; in the other it searches, runs one program and answers. Tokens are those of all
-requests, which hold the tools and the conversation so far, at four bytes each.
+Each contender serves the tools of one MCP server over HTTP, and one plain client joins it with the model: it
+lists the tools, sends the conversation and makes the calls that the model asks for. The model is scripted, so
+it makes no mistakes: it asks for all calls of a step at once, or searches, runs one program and answers. The
+value of every program is checked. Tokens are those of all requests, which hold the tools and the conversation
+so far, at four bytes each.
 """
 
 from __future__ import annotations
@@ -10,171 +13,264 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import psutil
+
+from code_tasks import TASKS, Dialect, FastMCPDialect, Task
+from serving import ENVIRONMENT, PATIENCE, SCRIPTS, free_port
 from table import Row
 
+HERE = Path(__file__).parent
 BYTES_PER_TOKEN = 4
-ORDERS = 20
-OTHERS = 30
-"""Tools that no task needs, as in every catalog."""
+WORDS = "list orders, get an order, a customer, an item in stock, remind"
+Say = Callable[[Task], list[Any]]
+"""The model's turns in a task, without its answer."""
 
 
-def _orders() -> list[dict[str, Any]]:
+@dataclass
+class Figures:
+    """Of all tasks: sums."""
+
+    requests: int = 0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+
+@dataclass
+class Contender:
+    name: str
+    command: list[str]
+    url: str
+    say: Say
+    value: Callable[[str], Any] | None = None
+    """The value of a program in the text of its tool; None where the model makes the calls."""
+    process: subprocess.Popen[bytes] | None = None
+    found: list[Figures] = field(default_factory=list[Figures])
+
+    async def start(self) -> None:
+        from fastmcp import Client
+
+        self.process = subprocess.Popen(
+            self.command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        began = time.perf_counter()
+        while True:
+            try:
+                async with Client(self.url) as client:
+                    await client.list_tools()
+                return
+            except Exception:  # noqa: BLE001 - whatever a client says of a server that is not there yet
+                if time.perf_counter() - began > PATIENCE or self.process.poll() is not None:
+                    raise SystemExit(f"{self.name} does not start: {' '.join(self.command)}") from None
+                await asyncio.sleep(0.1)
+
+    def cpu(self) -> float:
+        """Seconds of CPU of the server, with its sandboxes, also those that have ended."""
+        assert self.process is not None
+        own = psutil.Process(self.process.pid)
+        return sum(sum(process.cpu_times()[:4]) for process in [own, *own.children(recursive=True)])
+
+    async def round(self, tasks: Sequence[Task] = TASKS) -> Figures:
+        total, worked = Figures(), self.cpu()
+        for task in tasks:
+            await self._do(task, total)
+        total.cpu = self.cpu() - worked
+        return total
+
+    async def _do(self, task: Task, total: Figures) -> None:
+        from fastmcp import Client
+        from openai import AsyncOpenAI
+
+        from spindle.testing import ModelServer
+
+        async with (
+            ModelServer(*self.say(task), "done") as model,
+            AsyncOpenAI(base_url=model.openai_url, api_key="any") as openai,
+            Client(self.url) as client,
+        ):
+            began = time.perf_counter()
+            tools = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name, "description": tool.description, "parameters": tool.input_schema,
+                    },
+                }
+                for tool in await client.list_tools()
+            ]  # fmt: skip
+            messages: list[Any] = [{"role": "user", "content": task.question}]
+            while True:
+                made = await openai.chat.completions.create(model="any", messages=messages, tools=tools)
+                said = made.choices[0].message
+                if not said.tool_calls:
+                    break
+                asked: list[Any] = list(said.tool_calls)
+                messages.append(said.model_dump(exclude_none=True))
+                answers = await asyncio.gather(
+                    *(
+                        client.call_tool(one.function.name, json.loads(one.function.arguments))
+                        for one in asked
+                    )
+                )
+                for one, answer in zip(asked, answers, strict=True):
+                    text = "\n".join(block.text for block in answer.content)
+                    messages.append({"role": "tool", "tool_call_id": one.id, "content": text})
+            total.seconds += time.perf_counter() - began
+            total.requests += len(model.requests)
+            size = sum(len(json.dumps(request.body).encode()) for request in model.requests)
+            total.tokens += size / BYTES_PER_TOKEN
+            assert model.left == 0, task.question
+            if self.value is not None:
+                # A model knows the functions only if the search has found them.
+                told = "\n".join(one["content"] for one in messages[1:-1] if one["role"] == "tool")
+                assert all(name in told for step in task.steps for name, _ in step), (self.name, told)
+                value = self.value(messages[-1]["content"])
+                assert value == task.answer, (self.name, task.question, value)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def _calls(prefix: str) -> Say:
+    from spindle.testing import ToolCall, Turn
+
+    return lambda task: [
+        Turn(calls=[ToolCall(f"{prefix}{name}", given) for name, given in step]) for step in task.steps
+    ]
+
+
+def _turns(*calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    from spindle.testing import ToolCall, Turn
+
+    return [Turn(calls=[ToolCall(name, given)]) for name, given in calls]
+
+
+def _by_spindle(task: Task) -> list[Any]:
+    return _turns(("search_tools", {"query": WORDS}), ("run_code", {"code": task.program(Dialect())}))
+
+
+def _by_fastmcp(task: Task) -> list[Any]:
+    return _turns(
+        ("search", {"query": WORDS, "detail": "detailed", "limit": 5}),
+        ("execute", {"code": task.program(FastMCPDialect())}),
+    )
+
+
+def _by_fastmcp_as_told(task: Task) -> list[Any]:
+    used = sorted({name for step in task.steps for name, _ in step})
+    return _turns(
+        ("search", {"query": WORDS}),
+        ("get_schema", {"tools": used}),
+        ("execute", {"code": task.program(FastMCPDialect())}),
+    )
+
+
+def contenders(folder: str, shop: str) -> list[Contender]:
+    for mode in ("all", "code"):
+        place = Path(folder, mode)
+        place.mkdir()
+        Path(place, "spindle.toml").write_text(
+            f'[sources.shop]\nurl = "{shop}"\nprefix = true\n\n[serve]\nmode = "{mode}"\n'
+        )
+    ports = [free_port() for _ in range(5)]
+    urls = [f"http://127.0.0.1:{port}/mcp" for port in ports]
+
+    def serve(mode: str, port: int) -> list[str]:
+        return [
+            str(SCRIPTS / "spindle"),
+            "-w",
+            str(Path(folder, mode)),
+            "serve",
+            "--http",
+            "--port",
+            str(port),
+        ]
+
+    def fastmcp(file: str, port: int) -> list[str]:
+        return [sys.executable, str(HERE / file), str(port), shop]
+
+    code = fastmcp("fastmcp_code.py", ports[3])
+    own = [sys.executable, str(HERE / "servers" / "shop.py"), str(ports[4]), "code"]
     return [
-        {
-            "id": n, "customer": n % 5, "item": f"item-{n % 7}", "count": n % 4 + 1, "total": 10.5 * n,
-            "state": "late" if n % 3 == 0 else "open", "note": f"order number {n}, as agreed by phone",
-        }
-        for n in range(ORDERS)
+        Contender("direct calls, spindle serve", serve("all", ports[0]), urls[0], _calls("shop_")),
+        Contender("direct calls, FastMCP proxy", fastmcp("fastmcp_proxy.py", ports[1]), urls[1], _calls("")),
+        Contender(
+            "programs, Spindle's code mode", serve("code", ports[2]), urls[2], _by_spindle,
+            json.loads,
+        ),
+        Contender("programs, FastMCP's, one search", code, urls[3], _by_fastmcp, json.loads),
+        Contender("programs, FastMCP's, search, schemas", code, urls[3], _by_fastmcp_as_told, json.loads),
+        Contender("programs, FastMCP's, own tools", own, urls[4], _by_fastmcp, json.loads),
     ]  # fmt: skip
 
 
-def tools() -> list[Callable[..., Any]]:
-    def list_orders() -> list[int]:
-        """List the ids of all orders."""
-        return [order["id"] for order in _orders()]
-
-    def get_order(id: int) -> dict[str, Any]:
-        """Get an order: customer, item, count, total, state."""
-        return _orders()[id]
-
-    def get_customer(id: int) -> dict[str, Any]:
-        """Get a customer: name, city, credit."""
-        return {"id": id, "name": f"customer {id}", "city": ["Ulm", "Graz"][id % 2], "credit": 100 * id}
-
-    def get_stock(item: str) -> dict[str, Any]:
-        """Get how many of an item are in stock."""
-        return {"item": item, "stock": len(item) * 3 % 7}
-
-    def remind(customer: int, text: str) -> str:
-        """Remind a customer of something."""
-        return f"reminded {customer}"
-
-    def other(number: int) -> Callable[..., Any]:
-        def one(
-            id: int, since: str = "", limit: int = 10, words: list[str] | None = None
-        ) -> list[dict[str, Any]]:
-            """Read some records of a part of the shop that has nothing to do with orders."""
-            return []
-
-        one.__name__ = f"records_of_part_{number}"
-        return one
-
-    return [list_orders, get_order, get_customer, get_stock, remind, *map(other, range(OTHERS))]
-
-
-@dataclass(frozen=True)
-class Task:
-    """A question, the calls of each step, and the program that does the same."""
-
-    question: str
-    steps: Sequence[Sequence[tuple[str, dict[str, Any]]]]
-    program: str
-
-
-READ = """
-import asyncio
-import python
-
-orders = await asyncio.gather(*[python.get_order(id=n) for n in await python.list_orders()])
-"""
-LIST = [("list_orders", {})]
-EACH = [("get_order", {"id": n}) for n in range(ORDERS)]
-CUSTOMERS = [("get_customer", {"id": n}) for n in range(5)]
-STOCKS = [("get_stock", {"item": f"item-{n}"}) for n in range(7)]
-LATE = sorted({order["customer"] for order in _orders() if order["state"] == "late"})
-REMINDERS = [("remind", {"customer": n, "text": "late"}) for n in LATE]
-_CUSTOMERS = (
-    "ids = sorted({o['customer'] for o in orders})\n"
-    "people = await asyncio.gather(*[python.get_customer(id=n) for n in ids])\n"
-)
-_STOCKS = (
-    "items = sorted({o['item'] for o in orders})\n"
-    "stocks = await asyncio.gather(*[python.get_stock(item=i) for i in items])\n"
-)
-TASKS = [
-    Task("What is the total of all orders?", [LIST, EACH], READ + "sum(o['total'] for o in orders)"),
-    Task("How many are late?", [LIST, EACH], READ + "len([o for o in orders if o['state'] == 'late'])"),
-    Task("Which order is the largest?", [LIST, EACH], READ + "max(orders, key=lambda o: o['total'])['id']"),
-    Task("How many of each item?", [LIST, EACH], READ + "[[o['item'], o['count']] for o in orders]"),
-    Task(
-        "Which cities are waiting?", [LIST, EACH, CUSTOMERS],
-        READ + _CUSTOMERS + "sorted({p['city'] for p in people})",
-    ),
-    Task(
-        "Who has no credit?", [LIST, EACH, CUSTOMERS],
-        READ + _CUSTOMERS + "[p['name'] for p in people if not p['credit']]",
-    ),
-    Task(
-        "What runs low?", [LIST, EACH, STOCKS],
-        READ + _STOCKS + "[s['item'] for s in stocks if s['stock'] < 5]",
-    ),
-    Task(
-        "What is not there at all?", [LIST, EACH, STOCKS],
-        READ + _STOCKS + "[s['item'] for s in stocks if not s['stock']]",
-    ),
-    Task(
-        "Remind all who are late.", [LIST, EACH, REMINDERS],
-        READ + "late = sorted({o['customer'] for o in orders if o['state'] == 'late'})\n"
-        "await asyncio.gather(*[python.remind(customer=n, text='late') for n in late])\nlen(late)",
-    ),
-    Task(
-        "Remind all who are late and live in Ulm.", [LIST, EACH, CUSTOMERS, REMINDERS],
-        READ + _CUSTOMERS + "late = {o['customer'] for o in orders if o['state'] == 'late'}\n"
-        "there = [p['id'] for p in people if p['city'] == 'Ulm' and p['id'] in late]\n"
-        "await asyncio.gather(*[python.remind(customer=n, text='late') for n in there])\nlen(there)",
-    ),
-]  # fmt: skip
-
-
-async def measured(task: Task, *, by_program: bool) -> tuple[int, float]:
-    """Returns the requests of a task, and their tokens."""
-    import spindle
-    from spindle import Agent
-    from spindle.testing import ModelServer, ToolCall, Turn
-
-    if by_program:
-        turns = [
-            Turn(calls=[ToolCall("search_tools", {"query": "order, customer, stock, remind"})]),
-            Turn(calls=[ToolCall("run_code", {"code": task.program})]),
-        ]
-    else:
-        turns = [Turn(calls=[ToolCall(name, given) for name, given in step]) for step in task.steps]
+async def _measure(quick: bool) -> list[Contender]:
+    port = free_port()
+    shop = subprocess.Popen(
+        [sys.executable, str(HERE / "servers" / "shop.py"), str(port)],
+        env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        async with spindle.open(folder, tools=tools()) as app, ModelServer(*turns, "done") as model:
-            os.environ.update(model.environment())
-            agent = Agent(app, "openai-chat:any", code=by_program, taint="off", approve=[])
-            done = await agent.run(task.question)
-            # `done.calls` is what was really made: a program that failed would be cheap.
-            calls: Any = getattr(done, "calls", [])
-            wanted = sum(len(step) for step in task.steps) if not by_program else ORDERS + 1
-            assert len(calls) >= wanted, (task.question, model.requests[-1].tool_answers[-1].text)
-            assert all(call["outcome"] == "ok" for call in calls), calls
-            size = sum(len(json.dumps(request.body).encode()) for request in model.requests)
-            return len(model.requests), size / BYTES_PER_TOKEN
+        entered = contenders(folder, f"http://127.0.0.1:{port}/mcp")
+        started: dict[str, Contender] = {}
+        try:
+            for one in entered:
+                if one.url in started:
+                    one.process = started[one.url].process
+                else:
+                    await one.start()
+                    started[one.url] = one
+                await one.round(TASKS[:1])  # the first fills caches
+            for _ in range(1 if quick else 2):
+                for one in entered:
+                    one.found.append(await one.round())
+        finally:
+            for one in started.values():
+                one.stop()
+            shop.terminate()
+            shop.wait()
+    return entered
 
 
-async def _all(*, by_program: bool) -> tuple[int, float]:
-    found = [await measured(task, by_program=by_program) for task in TASKS]
-    return sum(requests for requests, _ in found), sum(tokens for _, tokens in found)
+_FIGURES: Sequence[tuple[str, str, Callable[[Figures], float]]] = (
+    ("requests to the model", "", lambda found: found.requests),
+    ("tokens of all requests", "tokens", lambda found: found.tokens),
+    ("time of a task", "ms", lambda found: found.seconds / len(TASKS) * 1000),
+    ("CPU of the server, a task", "ms", lambda found: found.cpu / len(TASKS) * 1000),
+)
 
 
 def code(quick: bool) -> list[Row]:
-    os.environ.setdefault("SPINDLE_TRUST", "1")
-    direct, program = asyncio.run(_all(by_program=False)), asyncio.run(_all(by_program=True))
+    """The ratio is each contender's figure to that of direct calls through Spindle."""
+    os.environ.update(ENVIRONMENT)
+    entered = asyncio.run(_measure(quick))
     rows: list[Row] = []
-    for what, unit, place in (("requests to the model", "", 0), ("tokens of all requests", "tokens", 1)):
-        rows.append(Row("code", f"ten tasks, {what}: calls of the model", direct[place], unit, 1.0))
-        rows.append(
-            Row("code", f"ten tasks, {what}: programs", program[place], unit, program[place] / direct[place])
-        )
+    for what, unit, figure in _FIGURES:
+        for one in entered:
+            value = statistics.median(figure(found) for found in one.found)
+            pairs = zip(one.found, entered[0].found, strict=True)
+            ratio = statistics.median(figure(mine) / figure(direct) for mine, direct in pairs)
+            rows.append(Row("code", f"ten tasks, {what}: {one.name}", value, unit, ratio))
     return rows
 
 
 if __name__ == "__main__":
-    for row in code(quick=True):
-        print(row)
+    from table import table
+
+    print(table(code(quick=True)))

@@ -315,6 +315,17 @@ def test_missing_and_mixed_tapes_are_refused(tmp_path: Path) -> None:
         spindle.open(tmp_path, record="a", replay="b")
 
 
+@pytest.mark.parametrize("mode", ["record", "replay", "once"])
+def test_a_pipe_is_neither_replaced_nor_waited_for(tmp_path: Path, mode: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigurationError, match="is no file"):
+        spindle.open(tmp_path, **{mode: pipe})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="is no file"):
+        Tape.read(pipe)
+    assert pipe.is_fifo()
+
+
 def test_the_shell_records_plays_shows_and_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

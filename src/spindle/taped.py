@@ -34,6 +34,8 @@ def chosen(record: Given, replay: Given, once: Given) -> tuple[Literal["record",
     [tape] = given
     if tape.is_dir():
         raise ConfigurationError(f"the tape {tape} is a folder", hint="name a file in it")
+    if tape.exists() and not tape.is_file():
+        raise ConfigurationError(f"the tape {tape} is no file", hint="name a file that may be replaced")
     is_recorded = record is not None or (once is not None and not tape.exists())
     return ("record" if is_recorded else "replay"), tape.absolute()
 

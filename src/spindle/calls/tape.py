@@ -169,6 +169,8 @@ class Tape:
     def read(cls, path: Path) -> Tape:
         """Reads a tape. Raises ConfigurationError, with the line, for a file that is none."""
         try:
+            if path.exists() and not path.is_file():  # such as a pipe, which has no end
+                raise ConfigurationError(f"the tape {path} is no file", hint="record one first")
             if path.stat().st_size > MAX_SIZE:
                 raise ConfigurationError(f"{path} is too large for a tape: over {MAX_SIZE:,} bytes")
             lines = path.read_bytes().splitlines()

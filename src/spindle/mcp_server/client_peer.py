@@ -86,8 +86,7 @@ class ClientPeer:
     suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
     goes_on: str | None = None
-    """Where its request goes on if this process is gone while the client is asked: see `going_on_from`. Here,
-    and not with the work: what a source asks comes by its session, which others may have opened."""
+    """Where its request goes on if this process is gone; kept here, as sources ask in tasks of others."""
     _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
@@ -208,7 +207,7 @@ async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) ->
             raise McpError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
                 message=f"{_wanted(requests)}, for which the client lacks a capability",
-                data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
+                data={"requiredCapabilities": {method.partition("/")[0]: {} for method in missing}},
             )
         return asked
     if missing or not ctx.session.can_send_request:
@@ -305,13 +304,6 @@ def _missing(ctx: RequestContext, requests: Mapping[str, JsonObject]) -> list[st
     return [
         item["method"] for item in asked if not is_capable(capabilities, item["method"], item.get("params"))
     ]
-
-
-_CAPABILITIES = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 
 
 def _question(pause: OpenPause) -> JsonObject | None:

@@ -424,7 +424,10 @@ class TestSecrets:
         assert not await store.swap_secret(dataclasses.replace(old, used=True), new)
         assert await store.swap_secret(old, new)
         assert not await store.swap_secret(old, a_secret(sealed=b"three"))
+        assert not await store.swap_secret(old, None)
         assert await store.secret("token", "k1") == new
+        assert await store.swap_secret(new, None)
+        assert await store.secret("token", "k1") is None
 
     async def test_of_many_swaps_at_once_one_succeeds(self, two_stores: tuple[Store, Store]) -> None:
         await two_stores[0].save_secret(a_secret())

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -19,9 +21,14 @@ from mcp_server.test_sessions_anywhere import ANN, EACH_STORE, TOKENS, as_, even
 from servers.running import PATIENCE
 from servers.serving import served
 from spindle import Context, tool
+from spindle.auth.details import DetailSealer
+from spindle.auth.keys import new_key
 from spindle.catalog.diff import SyncReport
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.event_ids import EventId, read_event_id
-from spindle.mcp_server.resuming import LOST
+from spindle.mcp_server.kept_answers import LOST, KeptAnswer, KeptAnswers, Moved, Waiting
+from spindle.mcp_server.suspended_state import mark_of_question
+from spindle.stores.sqlite import SqliteStore
 
 __all__ = ["place"]
 ASK = rpc("tools/call", 5, name="test_elicitation", arguments={"message": "Who?"})
@@ -108,6 +115,64 @@ async def test_a_call_that_asked_in_a_process_that_is_gone_is_made_again_with_it
                 done = await anext(messages)
                 assert done["id"] == 5
                 assert "ann@example.com" in json.dumps(done["result"])
+
+
+@EACH_STORE
+@pytest.mark.parametrize("has_asked", [True, False])
+async def test_a_call_outlives_one_process_after_the_other(
+    tmp_path: Path, place: str | None, has_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one ends before the client has heard of it, be it that it has asked again or not."""
+    taken = asyncio.Event()
+
+    async def stand_still(*_: Any) -> Any:
+        taken.set()
+        await asyncio.Event().wait()
+
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http, asyncio.timeout(3 * PATIENCE):
+        async with one_of(tmp_path, place, shutdown_timeout=1) as (url, _):
+            headers = await handshake(http, url, elicitation={})
+            question = await question_of(http, url, headers)
+        async with one_of(tmp_path, place, shutdown_timeout=1) as (url, _):
+            with monkeypatch.context() as patch:
+                if not has_asked:
+                    patch.setattr(KeptAnswer, "ask", stand_still)
+                async with stream(http, url, after(question["event"], headers)) as messages:
+                    again = await anext(messages) if has_asked else await taken.wait()
+                if has_asked:
+                    async with stream(http, url, after(question["event"], headers)) as messages:
+                        assert await anext(messages) == again, "it is taken over once"
+        async with (
+            one_of(tmp_path, place) as (url, _),
+            stream(http, url, after(question["event"], headers)) as messages,
+        ):
+            last = await anext(messages)
+            assert last["params"] == question["params"]
+            assert (await http.post(url, json=answer(last), headers=headers)).status_code == 202
+            done = await anext(messages)
+            assert done["id"] == 5
+            assert "ann@example.com" in json.dumps(done["result"])
+
+
+async def test_a_process_that_counted_as_gone_does_not_go_on_beside_another(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "state.db") as store:
+        key = new_key()
+        sealer = DetailSealer(lambda: [key])
+        first, second, third = (KeptAnswers(name, store, sealer, time.time) for name in ("a1", "b2", "c3"))
+        asked = Waiting({"id": 5}, [], "q1", "mark").entry()
+        saved = await first.save(("session", "1"), asked)
+        assert saved is not None
+        session: Any = SimpleNamespace(facts=SimpleNamespace(key="session"), questions=None)
+        stalled, kept = (keeper.begin(session, {"id": 5}) for keeper in (second, third))
+        assert await second.take(("session", "1"), "a1", stalled)
+        assert await third.take(("session", "1"), "a1", kept)
+        assert not await first.forget(saved), "the one that asked is told too"
+        mark = mark_of_question("elicitation/create", None)
+        stalled.given, kept.given = [(mark, {"n": 1})], [(mark, {"n": 2})]
+        with pytest.raises(McpError, match="another process goes on"):
+            await stalled.ask("elicitation/create", None, None)  # type: ignore[arg-type]
+        assert await kept.ask("elicitation/create", None, None) == {"n": 2}  # type: ignore[arg-type]
+        assert await second.stored(("session", "1"), "a1") == Moved("c3", "1")
 
 
 async def test_a_client_is_told_that_an_answer_is_lost(tmp_path: Path) -> None:

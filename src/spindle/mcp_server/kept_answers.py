@@ -83,6 +83,13 @@ class ClientSession(Protocol):
     def connection(self) -> ClientConnection: ...
 
 
+class Moved(NamedTuple):
+    """Where an answer is made whose process is gone: in another process, as this stream there."""
+
+    process: str
+    stream: str
+
+
 class Waiting(NamedTuple):
     """A request that waits for an answer to a question, as it is in the store."""
 
@@ -91,8 +98,19 @@ class Waiting(NamedTuple):
     question: str
     """The id of the question."""
     mark: str
+    """Of the question."""
     pause: str | None = None
     """The token of the pause that the question is about, if the request waits by a run."""
+    moved: Moved | None = None
+    """Who has taken it over, and has not come as far as that question: it stays here until then."""
+
+    def entry(self) -> list[Any]:
+        """As it is in the store."""
+        return ["asked", *self[:-1], [*self.moved] if self.moved is not None else None]
+
+
+Stored = Waiting | Moved | list[tuple[int, bytes]] | None
+"""What the store has of an answer."""
 
 
 class KeptAnswer:
@@ -110,10 +128,17 @@ class KeptAnswer:
         self._is_over = False
         self._news = asyncio.Event()
         self._reader: object | None = None
-        self._is_stored = False
+        self._asked: Secret | None = None
+        """The question that it waits for, in the store."""
         self.given: Answered = []
         """Answers to questions that were asked in a process that is gone, and will be asked again."""
         self._answered: Answered = []
+        self.taken: Secret | None = None
+        """The request as it waits in the store, for as long as others may still take it over from us."""
+
+    @property
+    def place(self) -> Moved:
+        return Moved(self._place.process, self._place.stream)
 
     @property
     def primer(self) -> bytes:
@@ -138,13 +163,16 @@ class KeptAnswer:
 
     async def finish(self, message: JsonObject, *, is_lost: bool) -> bytes:
         """Keeps the end of the answer, and returns the event that it is. `is_lost`: its client has gone."""
+        # Where another process goes on, nobody comes for this answer.
+        with contextlib.suppress(McpError, StoreError):
+            await self._go_on()
         made = self.add(message)
         self._is_over = True
         self._keeper.over(self)
         if is_lost and self._reader is None:
             await self.store()
-        elif self._is_stored:
-            await self._keeper.forget(self.key)
+        elif self._asked is not None:
+            await self._keeper.forget(self._asked)
         return made
 
     async def store(self) -> None:
@@ -183,19 +211,32 @@ class KeptAnswer:
         if known is not None:
             self.given.remove(known)
             self._answered.append(known)
+            if not self.given:
+                await self._go_on()
             return known[1]
         questions = self._session.questions
         question = questions.new_id()
         waiting = Waiting(self._message, self._answered, question, mark, _goes_on.get())
         can_go_on = waiting.pause != NOWHERE
-        self._is_stored = can_go_on and await self._keeper.save(self.key, ["asked", *waiting])
+        self._asked = await self._keeper.save(self.key, waiting.entry()) if can_go_on else None
+        await self._go_on()
         said = await questions.ask(method, params, send, question)
-        if self._is_stored and not await self._keeper.forget(self.key):
-            # This process stood still for so long that it counted as gone.
-            raise McpError(INTERNAL_ERROR, "another process goes on with this request")
-        self._is_stored = False
+        if self._asked is not None and not await self._keeper.forget(self._asked):
+            raise _elsewhere()
+        self._asked = None
         self._answered.append((mark, said))
         return said
+
+    async def _go_on(self) -> None:
+        """From here on nobody makes the request again from where it waited before."""
+        taken, self.taken = self.taken, None
+        if taken is not None and not await self._keeper.move(taken, self.place):
+            raise _elsewhere()
+
+
+def _elsewhere() -> McpError:
+    # This process stood still for so long that it counted as gone.
+    return McpError(INTERNAL_ERROR, "another process goes on with this request")
 
 
 class KeptAnswers:
@@ -251,39 +292,65 @@ class KeptAnswers:
 
     # --- in the store
 
-    async def save(self, key: tuple[str, str], entry: list[Any]) -> bool:
-        """Returns False for an entry that is too large, or a store that does not take it."""
+    async def save(self, key: tuple[str, str], entry: list[Any]) -> Secret | None:
+        """Returns what is stored; None for an entry that is too large, or a store that does not take it."""
         data = to_json(entry)
         if len(data) > MAX_ROW:
-            return False
-        name, now = self._row(key), self._now()
-        sealed = self._sealer.seal(data, f"stream {name}")
+            return None
+        saved = self._sealed(self._row(key, self.process), key[0], data)
         try:
-            await self._store.save_secret(
-                Secret("stream", name, sealed, key[0], expires_at=now + KEPT_FOR, updated_at=now)
-            )
+            await self._store.save_secret(saved)
         except StoreError as error:
             logger.warning("an answer is kept in memory alone: %s", error.message)
+            return None
+        return saved
+
+    async def forget(self, saved: Secret) -> bool:
+        """Removes what is stored. False: another process has taken it over."""
+        return await self._store.swap_secret(saved, None)
+
+    async def stored(self, key: tuple[str, str], process: str) -> Stored:
+        """The events of an answer of any process, a request that waits there, or where it has gone."""
+        found = await self._store.secret("stream", self._row(key, process))
+        return self._opened(found) if found is not None else None
+
+    async def take(self, key: tuple[str, str], process: str, kept: KeptAnswer) -> bool:
+        """Takes a request over that waits for a process that is gone; its answer is now this one. False:
+        another process is faster."""
+        found = await self._store.secret("stream", self._row(key, process))
+        waiting = self._opened(found) if found is not None else None
+        if found is None or not isinstance(waiting, Waiting):
             return False
+        data = to_json(waiting._replace(moved=kept.place).entry())
+        taken = self._sealed(found.key, found.source, data)
+        if not await self._store.swap_secret(found, taken):
+            return False
+        kept.taken = taken
         return True
 
-    async def forget(self, key: tuple[str, str], process: str = "") -> bool:
-        """Returns True if the entry was there: whoever removes it goes on with what it is about."""
-        return await self._store.delete_secret("stream", self._row(key, process))
+    async def move(self, taken: Secret, to: Moved) -> bool:
+        """Leaves no more than where it has gone of a request that was taken over. False: another has it."""
+        data = to_json(["moved", *to])
+        return await self._store.swap_secret(taken, self._sealed(taken.key, taken.source, data))
 
-    async def stored(self, key: tuple[str, str], process: str) -> Waiting | list[tuple[int, bytes]] | None:
-        """The events of an answer of any process, or a request that waits there."""
-        name = self._row(key, process)
-        found = await self._store.secret("stream", name)
-        if found is None or (found.expires_at or 0) <= self._now():
+    def _sealed(self, name: str, session: str, data: bytes) -> Secret:
+        now, sealed = self._now(), self._sealer.seal(data, f"stream {name}")
+        return Secret("stream", name, sealed, session, expires_at=now + KEPT_FOR, updated_at=now)
+
+    def _opened(self, found: Secret) -> Stored:
+        if (found.expires_at or 0) <= self._now():
             return None
         try:
-            what, *rest = from_json(self._sealer.open(found.sealed, f"stream {name}"))
+            what, *rest = from_json(self._sealer.open(found.sealed, f"stream {found.key}"))
         except StoreError:
             return None  # of a key that is gone
+        if what == "moved":
+            return Moved(*rest)
         if what == "asked":
-            message, answered, question, mark, *pause = rest
-            return Waiting(message, [(item[0], item[1]) for item in answered], question, mark, *pause)
+            filled: list[Any] = [*rest, None, None]  # an earlier version has stored less
+            message, answered, question, mark, pause, moved = filled[:6]
+            given = [(item[0], item[1]) for item in answered]
+            return Waiting(message, given, question, mark, pause, Moved(*moved) if moved else None)
         return [(number, text.encode()) for number, text in rest[0]]
 
     async def forget_all(self, session: str) -> None:
@@ -291,5 +358,5 @@ class KeptAnswers:
         for item in await self._store.secrets("stream", source=session):
             await self._store.delete_secret("stream", item.key)
 
-    def _row(self, key: tuple[str, str], process: str = "") -> str:
-        return f"{key[0]} {process or self.process} {key[1]}"
+    def _row(self, key: tuple[str, str], process: str) -> str:
+        return f"{key[0]} {process} {key[1]}"

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle.serve")
 
+MOST_MOVES = 8
+"""Processes that may have gone one after the other while they went on with an answer."""
+
 
 class Resuming:
     """Goes on with answers."""
@@ -79,23 +82,33 @@ class Resuming:
         self, session: HttpSession, last: EventId, scope: Mapping[str, Any]
     ) -> AsyncGenerator[bytes]:
         assert session.facts is not None
-        key, number = (session.facts.key, last.stream), last.number
-        kept = self._kept.find(key) if last.process == self._kept.process else None
-        if kept is None:
-            found = await self._kept.stored(key, last.process)
+        kept: KeptAnswer | None = None
+        place, waiting = last, None
+        for _ in range(MOST_MOVES):
+            key = session.facts.key, place.stream
+            kept = self._kept.find(key) if place.process == self._kept.process else None
+            if kept is not None:
+                break
+            found = await self._kept.stored(key, place.process)
             if isinstance(found, list):
-                for data in (data for number, data in found if number > last.number):
+                for data in (data for number, data in found if number > place.number):
                     yield data
                 return
-            if last.process != self._kept.process:
-                elsewhere = self._elsewhere(key, last)
-                async with contextlib.aclosing(elsewhere):
+            if place.process != self._kept.process:
+                async with contextlib.aclosing(self._elsewhere(key, place)) as elsewhere:
                     async for data in elsewhere:
                         if data is None:
                             return
                         yield data
-                number = 0
-                kept = await self._again(session, key, last, scope)
+            if isinstance(found, Waiting):
+                waiting = place
+            moved = found.moved if isinstance(found, Waiting) else found
+            if moved is None:
+                break
+            place = EventId(*moved, 0, last.request)
+        number = place.number
+        if kept is None and waiting is not None:
+            kept, number = await self._again(session, waiting, scope), 0
         if kept is None:
             if last.request is not None:
                 lost = error_message(last.request, INTERNAL_ERROR, LOST)
@@ -137,20 +150,25 @@ class Resuming:
     # --- made again
 
     async def _again(
-        self, session: HttpSession, key: tuple[str, str], last: EventId, scope: Mapping[str, Any]
+        self, session: HttpSession, place: EventId, scope: Mapping[str, Any]
     ) -> KeptAnswer | None:
         """Makes a request again that waited for an answer to a question in a process that is gone, or goes on
         with its run. None if it did not wait, or another process is faster."""
-        found = await self._kept.stored(key, last.process)
-        if not isinstance(found, Waiting) or not await self._kept.forget(key, last.process):
+        assert session.facts is not None
+        key = session.facts.key, place.stream
+        found = await self._kept.stored(key, place.process)
+        if not isinstance(found, Waiting):
             return None
         request_id = same_id(found.message["id"])
         if request_id in session.running:
             return None
         kept = self._kept.begin(session, found.message)
+        if not await self._kept.take(key, place.process, kept):
+            self._kept.dropped(kept)
+            return None
         # What a run was answered before is on its record.
         kept.given = [*found.answered] if found.pause is None else []
-        said = await self._answer_left(session, found.question, last.process)
+        said = await self._answer_left(session, found.question, place.process)
         if said is not None:
             kept.given.append((found.mark, said))
         channel = RequestChannel(request_id, found.message.get("params"), kept.event, kept.ask)

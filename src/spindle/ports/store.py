@@ -270,8 +270,9 @@ class SecretStore(Protocol):
         """Stores a secret in place of the one with its kind and key."""
         ...
 
-    async def swap_secret(self, old: Secret, new: Secret) -> bool:
-        """Replaces `old` by `new` if `old` is still what is stored. False: somebody else was faster."""
+    async def swap_secret(self, old: Secret, new: Secret | None) -> bool:
+        """Replaces `old` by `new`, or removes it, if `old` is still what is stored. False: somebody else was
+        faster."""
         ...
 
     async def delete_secret(self, kind: SecretKind, key: str) -> bool:

@@ -310,10 +310,10 @@ class SqliteStore(
 
     # --- secrets
 
-    async def swap_secret(self, old: Secret, new: Secret) -> bool:
+    async def swap_secret(self, old: Secret, new: Secret | None) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             found = db.execute(sql(DELETE_SAME), secret_row(old))
-            if found.rowcount:
+            if found.rowcount and new is not None:
                 db.execute(sql(INSERT_SECRET), secret_row(new))
             return found.rowcount == 1
 

@@ -14,10 +14,10 @@ class PostgresSecrets(PostgresQueries, SqlSecrets):
 
     _acquire = ACQUIRE + "held.until <= {now}"
 
-    async def swap_secret(self, old: Secret, new: Secret) -> bool:
+    async def swap_secret(self, old: Secret, new: Secret | None) -> bool:
         async def work(it: Statements) -> bool:
             found = await it.change(DELETE_SAME, secret_row(old))
-            if found:
+            if found and new is not None:
                 await it.change(INSERT_SECRET, secret_row(new))
             return found == 1
 

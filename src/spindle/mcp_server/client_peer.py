@@ -86,7 +86,8 @@ class ClientPeer:
     suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
     goes_on: str | None = None
-    """Where its request goes on if this process is gone; kept here, as sources ask in tasks of others."""
+    """The place from which its request goes on if this process is gone: see `going_on_from`. Here, and not
+    with the work: what a source asks comes by its session, which others may have opened."""
     _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:

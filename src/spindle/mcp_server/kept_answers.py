@@ -51,7 +51,7 @@ MAX_ROW: Final = 1024 * 1024
 LOST: Final = (
     "the process that did this is gone, and its answer with it: whether it had an effect is not known"
 )
-"""What a client is told whose request cannot go on anywhere."""
+"""The message to a client whose request cannot go on anywhere."""
 NOWHERE: Final = ""
 _goes_on: ContextVar[str | None] = ContextVar("where a request goes on", default=None)
 
@@ -84,7 +84,7 @@ class ClientSession(Protocol):
 
 
 class Moved(NamedTuple):
-    """Where an answer is made whose process is gone: in another process, as this stream there."""
+    """The place of an answer whose process is gone: another process, and the stream there."""
 
     process: str
     stream: str
@@ -102,7 +102,7 @@ class Waiting(NamedTuple):
     pause: str | None = None
     """The token of the pause that the question is about, if the request waits by a run."""
     moved: Moved | None = None
-    """Who has taken it over, and has not come as far as that question: it stays here until then."""
+    """The place of who has taken it over, and has not come as far as that question. It stays until then."""
 
     def entry(self) -> list[Any]:
         """As it is in the store."""
@@ -110,7 +110,7 @@ class Waiting(NamedTuple):
 
 
 Stored = Waiting | Moved | list[tuple[int, bytes]] | None
-"""What the store has of an answer."""
+"""All that the store may have of an answer."""
 
 
 class KeptAnswer:

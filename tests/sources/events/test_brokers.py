@@ -202,9 +202,6 @@ async def until_heard(app: Spindle, task: asyncio.Task[Any], arguments: dict[str
     return task.result()
 
 
-# What it imports makes Python look for garbage. A connection that a test before this one has left open is
-# found then, and is no failure of this one. Which test that is, is not known yet.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @of(*ALL)
 async def test_an_event_is_acknowledged_and_heard(workspace: Workspace, running: Running) -> None:
     workspace.write("events/a.json", running.document())

@@ -54,6 +54,13 @@ def encode_by(broker: Any, codec: Any) -> None:
     broker.config.producer.codec = codec
 
 
+def close_mqtt_socket(client: Any) -> None:
+    """Closes the socket of an MQTT client that was not let end, which the client would leave open."""
+    transport = getattr(getattr(client, "_protocol", None), "_transport", None)
+    if transport is not None:
+        transport._writer.transport.abort()
+
+
 def close_nats_socket(client: Any) -> None:
     """Closes the socket of a NATS client that could not connect, which the client would leave open."""
     transport = getattr(client, "_transport", None)

@@ -13,7 +13,7 @@ from faststream.mqtt import MQTTBroker
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.links.broker import BrokerLink
-from spindle.sources.events.links.faststream_insides import encode_by
+from spindle.sources.events.links.faststream_insides import client_of, close_mqtt_socket, encode_by
 from spindle.sources.events.links.port import Incoming, Outgoing
 from spindle.sources.events.links.target import Target
 
@@ -82,6 +82,13 @@ class MqttLink(BrokerLink):
             reply_to=message.reply_to or "",
         )
         return {"qos": quality}
+
+    async def leave(self, broker: Any, broken: bool) -> None:
+        client = client_of(broker)
+        try:
+            await broker.stop()
+        finally:
+            close_mqtt_socket(client)
 
     @contextlib.asynccontextmanager
     async def subscribe(

@@ -66,8 +66,8 @@ class LinkPool:
 
     async def close(self) -> None:
         links, self._links = self._links, {}
-        for link in links.values():
-            await link.close()
+        # At once, so that all of them end if this is cancelled.
+        await asyncio.gather(*(link.close() for link in links.values()))
 
     def _target(self, endpoint: Endpoint, *, remote: bool) -> Target:
         config = self._config

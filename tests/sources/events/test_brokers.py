@@ -202,9 +202,6 @@ async def until_heard(app: Spindle, task: asyncio.Task[Any], arguments: dict[str
     return task.result()
 
 
-# What it imports makes Python look for garbage. The listener of a trigger of MQTT (test_triggers.py) leaves a
-# connection open now and then, which is found here then and is no failure of this one.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @of(*ALL)
 async def test_an_event_is_acknowledged_and_heard(workspace: Workspace, running: Running) -> None:
     workspace.write("events/a.json", running.document())

@@ -14,6 +14,7 @@ import pytest
 from servers.running import PATIENCE
 from spindle.sources.events.links import broker
 from spindle.sources.events.links.faststream_insides import client_of
+from spindle.sources.events.links.pool import LinkPool
 
 pytest.importorskip("faststream.mqtt", reason="needs the extra 'mqtt'")
 
@@ -76,3 +77,31 @@ async def test_a_broker_that_does_not_let_go_is_left_all_the_same(
         await left.wait()
         with contextlib.suppress(Exception):
             await client.disconnect()
+
+
+class Leaving:
+    """A link that takes long to leave, or not."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.began = False
+
+    async def close(self) -> None:
+        self.began = True
+        await asyncio.sleep(self.seconds)
+
+
+async def test_all_links_are_left_by_who_is_cancelled_meanwhile() -> None:
+    links = {"one": Leaving(0), "other": Leaving(PATIENCE)}
+    pool = LinkPool.__new__(LinkPool)
+    pool._links = links  # type: ignore[assignment]
+
+    async def leave() -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        me.cancel()
+        await pool.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(leave())
+    assert [link.began for link in links.values()] == [True, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,8 +67,9 @@ class LinkPool:
 
     async def close(self) -> None:
         links, self._links = self._links, {}
-        # At once, so that all of them end if this is cancelled.
-        await asyncio.gather(*(link.close() for link in links.values()))
+        async with contextlib.AsyncExitStack() as stack:  # each is left, also if this is cancelled meanwhile
+            for link in links.values():
+                stack.push_async_callback(link.close)
 
     def _target(self, endpoint: Endpoint, *, remote: bool) -> Target:
         config = self._config

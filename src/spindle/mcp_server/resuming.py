@@ -100,6 +100,9 @@ class Resuming:
                         if data is None:
                             return
                         yield data
+                found = await self._kept.stored(key, place.process)  # it may have asked meanwhile
+            if isinstance(found, list):
+                break
             if isinstance(found, Waiting):
                 waiting = place
             moved = found.moved if isinstance(found, Waiting) else found

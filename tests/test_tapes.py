@@ -21,7 +21,8 @@ from servers.running import StdioServers
 from spindle import Agent, Finished
 from spindle.agents.outcomes import AgentResult
 from spindle.app import Spindle
-from spindle.calls.tape import Tape, TapedTool, TapeWriter
+from spindle.calls.tape import Tape, TapedTool
+from spindle.calls.tape_writer import TapeWriter
 from spindle.cli.main import execute
 from spindle.errors import ConfigurationError, NotFoundError, RateLimitedError
 from spindle.settings import Settings

@@ -103,8 +103,7 @@ class Spindle(OffersResources):
         self.runner = runner
         self.agents = agents
         """The parts of the workspace that an `Agent` needs."""
-        self.visible = visible
-        """Decides if a principal may see a tool."""
+        self.visible = visible  # decides if a principal may see a tool
         self.flows = flows
         """Runs the workspace's flows and shows their traces."""
         self._make_requests = make_requests
@@ -258,8 +257,7 @@ class Spindle(OffersResources):
         return await self.catalog.sync(sources or None, accept, principal)
 
     def events(self, pattern: str = "*") -> Subscription:
-        """The events of this process from now on whose channel or type matches the pattern: `async for
-        event in app.events("orders/*")`."""
+        """This process's events by channel or type: `async for event in app.events("orders/*")`."""
         subscription = self._bus.subscribe(pattern)
         self._subscriptions.add(subscription)
         return subscription
@@ -311,14 +309,16 @@ class Spindle(OffersResources):
             await self._resources.close()
         await self.runner.close()
         await self.agents.close()
-        if self.tape is not None:
-            await self.tape.close()
-        await self.catalog.close()
-        # Calls that were running end with their sessions, and are recorded like any other.
-        await self.caller.settle(SETTLE_TIMEOUT)
-        await self.auth.close()
-        await self._private.close()
-        await self.store.close()
+        try:
+            if self.tape is not None:
+                await self.tape.close()
+        finally:
+            await self.catalog.close()
+            # Calls that were running end with their sessions, and are recorded like any other.
+            await self.caller.settle(SETTLE_TIMEOUT)
+            await self.auth.close()
+            await self._private.close()
+            await self.store.close()
 
 
 async def build(

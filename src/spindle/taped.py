@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.agents.taped_models import PlayedModels, RecordedModels
-from spindle.calls.tape import Tape, TapeWriter
+from spindle.calls.tape import Tape
+from spindle.calls.tape_writer import TapeWriter
 from spindle.calls.taping import Taping
 from spindle.domain.identity import NO_CREDENTIAL
 from spindle.errors import ConfigurationError

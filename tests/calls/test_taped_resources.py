@@ -174,6 +174,7 @@ def test_the_shell_shows_what_was_read_and_what_differs_now(
          "result": {"contents": [{"uri": "made://note", "text": "a note\n"}]}},
         {"call": 2, "request": "bare.resources/read", "source": "bare", "kind": "mcp",
          "arguments": {"uri": "made://hostile"}, "ms": 1, "result": {"contents": []}},
+        {"end": {"calls": 2, "tools": 0}},
     ]  # fmt: skip
     (tmp_path / "read.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert execute(["replay", "read.jsonl", "--json"]) == 0

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
-    from spindle.calls.tape import Tape, TapeWriter
+    from spindle.calls.tape import Tape
+    from spindle.calls.tape_writer import TapeWriter
 
 _CHANGES = frozenset(
     {"timestamp", "metadata", "run_id", "conversation_id", "provider_details", "provider_response_id"}
@@ -45,6 +46,7 @@ class RecordedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
+        self._writer.check()
         began, asked = time.perf_counter(), _asked(messages, model_request_parameters)
         response = await super().request(messages, model_settings, model_request_parameters)
         self._keep(asked, response, began)
@@ -58,6 +60,7 @@ class RecordedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: Any = None,
     ) -> AsyncGenerator[StreamedResponse]:
+        self._writer.check()
         began, asked = time.perf_counter(), _asked(messages, model_request_parameters)
         opened = super().request_stream(messages, model_settings, model_request_parameters, run_context)
         async with opened as stream:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-    from spindle.calls.tape import Tape, TapeWriter
+    from spindle.calls.tape import Tape
+    from spindle.calls.tape_writer import TapeWriter
 
 
 class TapedModels(Protocol):

@@ -208,9 +208,8 @@ class Caller:
                 running.limits = in_order(outer, limit) if outer else (limit,)
                 running.journal = journal if prepared.leaves_doubt else None
                 while result is None:
-                    attempt: Awaitable[Result] = self._attempt(running)
-                    if self.taping is not None:
-                        attempt = self.taping.attempt(running, attempt)
+                    taping, make = self.taping, self._attempt
+                    attempt = taping.attempt(running, make) if taping is not None else make(running)
                     if tracing.active is not None:
                         attempt = tracing.attempt(running, attempt)
                     try:

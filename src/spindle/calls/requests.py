@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from spindle.calls.deadlines import Deadline
@@ -84,9 +85,9 @@ class SourceRequests:
         """Makes a request and returns its result as it came, which may ask the `client`; None if the source
         does not have the `offer` that it belongs to."""
         used: set[str] = set()
-        making = self._request(source, principal, method, params, offer, client, used)
+        make = partial(self._request, source, principal, method, params, offer, client, used)
         taping = self._caller.taping
-        return await (making if taping is None else taping.request(source, method, params, used, making))
+        return await (make() if taping is None else taping.request(source, method, params, used, make))
 
     async def _request(
         self,

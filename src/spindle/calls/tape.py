@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from spindle.calls.record import MASK
-from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, to_json
+from spindle.domain.json_schema import JsonObject, canonical, from_json, is_array, is_object
 from spindle.errors import ConfigurationError, NotFoundError
 
 FORMAT = 1
@@ -173,96 +171,61 @@ class Tape:
                 raise ConfigurationError(f"the tape {path} is no file", hint="record one first")
             if path.stat().st_size > MAX_SIZE:
                 raise ConfigurationError(f"{path} is too large for a tape: over {MAX_SIZE:,} bytes")
-            lines = path.read_bytes().splitlines()
+            lines = path.read_bytes().splitlines(keepends=True)
         except OSError as error:
             raise ConfigurationError(
                 f"the tape {path} cannot be read: {error.strerror}", hint="record one first"
             ) from None
-        tools: list[TapedTool] = []
-        takes: list[Take] = []
-        for number, line in enumerate(lines, 1):
-            try:
-                _read_line(json.loads(line), number, tools, takes)
-            except (ValueError, KeyError, TypeError) as error:
-                why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-                raise ConfigurationError(f"{path}:{number}: this is no line of a tape: {why}") from None
         if not lines:
             raise ConfigurationError(f"{path} is empty, and no tape", hint="record it again")
+        tools: list[TapedTool] = []
+        takes: list[Take] = []
+        end: JsonObject | None = None
+        for number, line in enumerate(lines, 1):
+            try:
+                end = _read_line(from_json(line), number, tools, takes)
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                if (
+                    1 < number == len(lines)
+                    and not line.endswith(b"\n")
+                    and isinstance(error, json.JSONDecodeError)
+                ):
+                    raise _cut(path, f"in line {number}", takes) from None
+                why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                raise ConfigurationError(f"{path}:{number}: this is no line of a tape: {why}") from None
+        if end is None:
+            raise _cut(path, f"after line {len(lines)}", takes)
+        counted = {"calls": len(takes), "tools": len(tools)}
+        if end != counted:
+            raise ConfigurationError(
+                f"{path} lacks lines: it was recorded with {_counts(end)}, and has {_counts(counted)}",
+                hint="record it again; if they were taken out on purpose, correct its last line",
+            )
         return cls(path, tools, takes)
 
 
-class TapeWriter:
-    """Writes a tape: each call at once, to a file beside it that takes its place when all is done."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._count = 0
-        self._size = 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Only its owner may read it: what tools return is nobody else's business.
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        except OSError as error:
-            raise ConfigurationError(f"the tape {path} cannot be written: {error.strerror}") from None
-        self._part = Path(name)
-        self._file: IO[bytes] = os.fdopen(handle, "wb")
-        self._write({"tape": FORMAT})
-
-    def add(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        seconds: float,
-        *,
-        result: JsonObject | None = None,
-        error: JsonObject | None = None,
-        is_model: bool = False,
-        source: tuple[str, str] | None = None,
-    ) -> None:
-        """Adds a call that ended, without its secrets; nothing once the tape is in its place."""
-        if self._file.closed:
-            return
-        self._count += 1
-        what = "model" if is_model else "request" if source is not None else "tool"
-        line: JsonObject = {"call": self._count, what: tool}
-        if source is not None:
-            line |= {"source": source[0], "kind": source[1]}
-        line |= {"arguments": arguments, "ms": round(seconds * 1000, 1)}
-        line |= {"result": result} if error is None else {"error": error}
-        self._write(line)
-
-    def close(self, tools: Iterable[TapedTool]) -> None:
-        """Adds the tools, and puts the tape in its place."""
-        for tool in tools:
-            self._write(
-                {
-                    "definition": tool.definition, "name": tool.name, "source": tool.source,
-                    "kind": tool.kind, "fingerprint": tool.fingerprint,
-                }
-            )  # fmt: skip
-        self._file.close()
-        os.replace(self._part, self.path)
-
-    def give_up(self) -> None:
-        """Leaves no tape."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
-
-    def _write(self, line: JsonObject) -> None:
-        written = to_json(line) + b"\n"
-        self._size += len(written)
-        if self._size > MAX_SIZE:
-            raise ConfigurationError(f"the tape {self.path} would be over {MAX_SIZE:,} bytes")
-        self._file.write(written)
-        self._file.flush()
+def _cut(path: Path, where: str, takes: list[Take]) -> ConfigurationError:
+    number = len(takes)
+    whole = "none of its calls is" if not number else "1 call is" if number == 1 else f"{number} calls are"
+    return ConfigurationError(
+        f"the tape {path} is cut off {where}; {whole} whole before that",
+        hint="get the whole file again, or record it again",
+    )
 
 
-def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]) -> None:
+def _counts(end: JsonObject) -> str:
+    return " and ".join(f"{end.get(what)} {what}" for what in ("calls", "tools"))
+
+
+def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]) -> JsonObject | None:
+    """Adds what a line holds. Returns what the last one says of all."""
     if not is_object(line):
         raise ValueError("it is no JSON object")
     if number == 1:
         if line.get("tape") != FORMAT:
             raise ValueError(f'the first line must be {{"tape":{FORMAT}}}')
+    elif "end" in line:
+        return _object(line, "end")
     elif "definition" in line:
         definition, kind = _object(line, "definition"), str(line["kind"])
         name, source = str(line["name"]), str(line["source"])
@@ -276,6 +239,7 @@ def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]
         error = _object(line, "error") if result is None else None
         took = float(line.get("ms", 0))
         takes.append(Take(int(line["call"]), tool, arguments, took, result, error, is_model, source))
+    return None
 
 
 def _object(line: JsonObject, key: str) -> JsonObject:

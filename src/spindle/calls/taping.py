@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Awaitable, Set
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from spindle.threads import in_turn
 if TYPE_CHECKING:
     from spindle.calls.record import Recorder
     from spindle.calls.running import RunningCall
-    from spindle.calls.tape import TapeWriter
+    from spindle.calls.tape_writer import TapeWriter
     from spindle.catalog.catalog import Catalog
     from spindle.domain.json_schema import JsonObject
 
@@ -36,12 +36,13 @@ class Taping:
         self._catalog = catalog
         self._recorder = recorder
 
-    async def attempt(self, running: RunningCall, attempt: Awaitable[Result]) -> Result:
-        """Waits for an attempt of a call and records what came of it. A question to a person is no outcome:
-        the answer that the call ends with is."""
+    async def attempt(self, running: RunningCall, make: Callable[[RunningCall], Awaitable[Result]]) -> Result:
+        """Makes an attempt of a call and records what came of it. A question to a person is no outcome: the
+        answer that the call ends with is."""
+        self._writer.check()
         began = time.perf_counter()
         try:
-            result = await attempt
+            result = await make(running)
         except (BreakerOpenError, BusyError):
             raise  # our own guards', which judge anew when the tape is played
         except SpindleError as error:
@@ -57,10 +58,11 @@ class Taping:
         method: str,
         params: JsonObject,
         secrets: Set[str],
-        asking: Awaitable[JsonObject | None],
+        make: Callable[[], Awaitable[JsonObject | None]],
     ) -> JsonObject | None:
-        """Waits for the answer to a request for resources, prompts or completions, and records it. `secrets`
-        are all there once it is answered."""
+        """Makes a request for resources, prompts or completions, and records the answer. `secrets` are all
+        there once it is answered."""
+        self._writer.check()
         began = time.perf_counter()
 
         def keep(result: JsonObject | None = None, error: JsonObject | None = None) -> None:
@@ -74,7 +76,7 @@ class Taping:
             )
 
         try:
-            result = await asking
+            result = await make()
         except (BreakerOpenError, BusyError):
             raise
         except SpindleError as error:
@@ -108,18 +110,16 @@ class Taping:
     async def close(self) -> None:
         """Adds the tools of the catalog, and puts the tape in its place."""
         tools: list[TapedTool] = []
-        for summary in await self._catalog.tools(ToolFilter()):
-            if summary.kind not in LIVE:
-                tool = await self._catalog.find(summary.name)
-                definition = clean_json(
-                    tool.spec.whole_definition(), self._catalog.sources.secrets(tool.source)
-                )
-                tools.append(TapedTool(tool.name, tool.source, tool.kind, definition, tool.fingerprint))
-        self._writer.close(tools)
-
-    def give_up(self) -> None:
-        """Leaves no tape."""
-        self._writer.give_up()
+        try:
+            for summary in await self._catalog.tools(ToolFilter()):
+                if summary.kind not in LIVE:
+                    tool = await self._catalog.find(summary.name)
+                    secrets = self._catalog.sources.secrets(tool.source)
+                    definition = clean_json(tool.spec.whole_definition(), secrets)
+                    tools.append(TapedTool(tool.name, tool.source, tool.kind, definition, tool.fingerprint))
+            self._writer.close(tools)
+        finally:
+            self._writer.give_up()
 
 
 def comparable(arguments: JsonObject, key: dict[str, str]) -> JsonObject:

@@ -72,16 +72,6 @@ def test_what_is_missing_in_a_template_is_an_error() -> None:
         environment().from_string("{{ nothing }}").render()
 
 
-def test_every_template_compiles_before_somebody_looks_at_it() -> None:
-    names = environment().list_templates(extensions=["html"])
-    assert {"frame.html", "health.html", "overview.html"} <= set(names)
-    environment.cache_clear()
-    pages = Pages()
-    pages.warm()
-    compiled = {template.name for template in pages._environment.cache.values()}  # type: ignore[union-attr]
-    assert compiled >= set(names)
-
-
 def test_a_problem_can_be_asked_for_alone_and_its_words_are_text() -> None:
     pages = Pages()
     answer = pages.respond("problem.html", "problem", 404, view=SpindleError(HOSTILE, hint=HOSTILE))

@@ -221,6 +221,13 @@ class TestTools:
         assert await store.names_ending_in("read") == ["files.read", "git.read"]
         assert await store.names_ending_in("rea") == []
 
+    async def test_names_are_read_by_source(self, store: Store) -> None:
+        assert await store.names_by_source() == {}
+        await store.replace_tools(a_state(), stored(a_tool("files.write"), a_tool("files.read")))
+        await store.replace_tools(a_state("git"), stored(a_tool("log", "git")))
+        await store.replace_tools(a_state("empty"), [])
+        assert await store.names_by_source() == {"files": ["files.read", "files.write"], "git": ["log"]}
+
     @pytest.mark.parametrize(
         ("where", "expected"),
         [
@@ -276,6 +283,7 @@ class TestTools:
         await store.replace_tools(a_state(), [StoredTool("files.wipe", None, a_tool("files.wipe"))])
         assert await store.tool("files.wipe") is None
         assert await store.names() == []
+        assert await store.names_by_source() == {}
         assert await store.names_ending_in("wipe") == []
         assert await store.tools(ToolFilter()) == []
         assert await store.search("wipe", 5) == []

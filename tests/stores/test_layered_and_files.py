@@ -45,6 +45,7 @@ async def test_own_tools_are_seen_with_the_others_but_not_by_others(
     await layered.replace_tools(a_state("mine"), [a_tool("greet", "mine", "say hello")])
     await layered.replace_tools(a_state("web"), [a_tool("web.greet", "web", "say hello too")])
     assert await layered.names() == ["greet", "web.greet"]
+    assert await layered.names_by_source() == {"mine": ["greet"], "web": ["web.greet"]}
     assert await layered.names_ending_in("greet") == ["greet", "web.greet"]
     assert [summary.name for summary in await layered.tools(ToolFilter())] == ["greet", "web.greet"]
     assert [summary.name for summary in await layered.search("hello", 5)] == ["greet", "web.greet"]

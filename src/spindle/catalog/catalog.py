@@ -75,8 +75,7 @@ class Catalog:
 
     async def close(self) -> None:
         """Ends all refreshes and closes all sessions."""
-        stopped = self._refreshes.stop()
-        tasks: list[asyncio.Task[Any]] = [*stopped, *self._pending.values(), *self._closing]
+        tasks: list[asyncio.Task[Any]] = [*self._refreshes.stop(), *self._pending.values(), *self._closing]
         for task in tasks:
             task.cancel()
         if self.meaning is not None:
@@ -129,14 +128,15 @@ class Catalog:
         await self.look_again()
         return await self._own.tools(where)
 
+    async def names_by_source(self) -> dict[str, list[str]]:
+        """Returns the full names of the tools of each source that has some, after the same look."""
+        await self.look_again()
+        return await self._own.names_by_source()
+
     async def whole_tools(self, where: ToolFilter) -> list[Tool]:
         """The same, each with all that is known of it; not those that nobody has accepted yet."""
-        wanted = {summary.name: summary.source for summary in await self.tools(where)}
-        found: list[Tool] = []
-        for source in sorted(set(wanted.values())):
-            stored = await self._store.stored_tools(source)
-            found += [item.current for item in stored if item.current and item.name in wanted]
-        return sorted(found, key=lambda tool: tool.name)
+        await self.look_again()
+        return await self._own.whole_tools(where)
 
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from spindle.catalog.fusion import DEPTH, fused
 from spindle.errors import suggest
-from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:
     from spindle.catalog.meaning import MeaningSearch
     from spindle.domain.tool import Tool, ToolSummary
-    from spindle.ports.store import SourceState, ToolStore
+    from spindle.ports.store import SourceState, ToolFilter, ToolStore
 
 _WIDER = 500
 """The results of a search to choose from, where some of the best belong to others."""
@@ -41,15 +40,30 @@ class OwnTools:
 
     async def names(self) -> list[str]:
         """Returns the full names of all accepted tools."""
-        return [summary.name for summary in await self.tools(ToolFilter())]
+        return sorted(name for names in (await self.names_by_source()).values() for name in names)
+
+    async def names_by_source(self) -> dict[str, list[str]]:
+        """Returns the same names, by their source; only sources that have some."""
+        found = await self._store.names_by_source()
+        return {source: names for source, names in found.items() if self._is_own(source)}
 
     async def names_besides(self, source: str) -> list[str]:
         """Returns the full names of all accepted tools of other sources."""
-        return [summary.name for summary in await self.tools(ToolFilter()) if summary.source != source]
+        found = await self.names_by_source()
+        return sorted(name for other, names in found.items() if other != source for name in names)
 
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         """Returns the tools that fit the filter, by name."""
         return self._own(await self._store.tools(where))
+
+    async def whole_tools(self, where: ToolFilter) -> list[Tool]:
+        """Returns the same, each with all that is known of it."""
+        wanted = {summary.name: summary.source for summary in await self.tools(where)}
+        found: list[Tool] = []
+        for source in sorted(set(wanted.values())):
+            stored = await self._store.stored_tools(source)
+            found += [item.current for item in stored if item.current and item.name in wanted]
+        return sorted(found, key=lambda tool: tool.name)
 
     async def search(self, query: str, limit: int, meaning: MeaningSearch | None = None) -> list[ToolSummary]:
         """Returns the tools that fit the words best, best first; with a model, also those that fit in

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
@@ -20,8 +18,8 @@ from spindle.console.screen import Look, Screen
 from spindle.console.screens import PLACES, SCREENS
 from spindle.console.shared_parts import SharedParts
 from spindle.console.static_files import static_file
+from spindle.console.warming import Warming
 from spindle.errors import NotFoundError, PermissionDeniedError, SpindleError
-from spindle.giving_way import considerate, give_way
 from spindle.listening.headers import headers_of
 from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY
@@ -66,7 +64,7 @@ class Console:
         self._access = access
         self._sessions = sessions
         self._pages = Pages()
-        self._warming: threading.Thread | None = None
+        self.warming = Warming(self._pages, ("frame.html", SCREENS[0].template))
         self.live = LiveUpdates(app, lambda: access.draining)
         self._parts = SharedParts(self.live)
         consents = ConsoleConsents(app, access, self._pages)
@@ -106,6 +104,7 @@ class Console:
         scope = request.scope
         if not self._access.config.console:
             return Response("there is no console here\n", 404, media_type="text/plain")
+        self.warming.begin()
         for route in self._open:
             if _fits(route, scope):
                 return await route.endpoint(request)
@@ -119,7 +118,8 @@ class Console:
                     return await route.endpoint(request)
             for route, screen in self._screens:
                 if _fits(route, scope):
-                    return await self._show(request, screen, principal, session)
+                    with self.warming.paused():
+                        return await self._show(request, screen, principal, session)
             raise NotFoundError("there is no such page", hint="the entries at the side lead to all pages")
         except SpindleError as error:
             return await self._problem(request, principal, session, error)
@@ -231,21 +231,7 @@ class Console:
             if not token or not await self._access.knows(token):
                 return self._enter_page(following, "This token is not known here.", 403)
             session = await self._sessions.begin(token)
-        self._warm()
         return _see(_next(following), self._sessions.set_cookie(session))
-
-    def _warm(self) -> None:
-        """Makes ready what the first look at some pages would wait for, once somebody has come in."""
-        if self._warming is None:
-            self._warming = threading.Thread(target=self._make_ready, name="pages made ready", daemon=True)
-            self._warming.start()
-
-    def _make_ready(self) -> None:
-        with considerate():
-            self._pages.warm()
-            for name in ("engine", "retention"):  # which the page of health shows, and nobody needs before
-                give_way()
-                importlib.import_module(f"spindle.domain.{name}")
 
     async def _leave(self, request: Request) -> Response:
         session: BrowserSession = request.scope[SESSION]

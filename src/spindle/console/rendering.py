@@ -21,7 +21,6 @@ from markupsafe import Markup, escape
 from spindle.console import charts
 from spindle.console.icons import icon
 from spindle.domain.visible import visible, visible_json
-from spindle.giving_way import give_way
 from spindle.listening.response import Response
 
 FOLDER: Final = Path(__file__).parent
@@ -210,11 +209,13 @@ class Pages:
         # Stands in what is rendered for the nonce of each answer; nobody else knows it.
         self._mark = secrets.token_urlsafe(16)
 
-    def warm(self) -> None:
-        """Compiles all templates, for which the first look at each page waits otherwise."""
-        for name in self._environment.list_templates(extensions=["html"]):
-            give_way()
-            self._environment.get_template(name)
+    def templates(self) -> list[str]:
+        """Returns the names of all templates."""
+        return self._environment.list_templates(extensions=["html"])
+
+    def compile(self, template: str) -> None:
+        """Compiles a template, for which the first look at its page waits otherwise."""
+        self._environment.get_template(template)
 
     def has_block(self, template: str, block: str | None) -> bool:
         """True if a template has a part of this name."""

@@ -41,6 +41,10 @@ class Look:
         """True if this principal may see a tool."""
         return self.access.shows(self.principal, tool)
 
+    def seen(self, tools: list[str]) -> list[str]:
+        """Returns those of these tools that this principal may see."""
+        return self.access.shown_of(self.principal, tools)
+
     @property
     def person(self) -> Principal | None:
         """The one who answers what waits: None is the owner."""

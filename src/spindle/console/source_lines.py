@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from spindle.ports.store import ToolFilter
-
 if TYPE_CHECKING:
     from spindle.console.screen import Look
 
@@ -51,8 +49,8 @@ class SourceLine:
 async def source_lines(look: Look) -> list[SourceLine]:
     """Returns the sources of which a principal sees anything, those with problems first."""
     states = await look.app.catalog.states()
-    summaries = await look.app.catalog.tools(ToolFilter())
-    seen = Counter(tool.source for tool in summaries if look.sees(tool.name))
+    names = await look.app.catalog.names_by_source()
+    seen = Counter({source: len(look.seen(tools)) for source, tools in names.items()})
     waiting = [
         name
         for name in await look.app.catalog.consents.waiting(look.principal)

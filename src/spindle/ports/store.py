@@ -109,6 +109,10 @@ class ToolStore(Protocol):
         """Returns the full names of all accepted tools."""
         ...
 
+    async def names_by_source(self) -> dict[str, list[str]]:
+        """Returns the same names, sorted, by their source; only sources that have some."""
+        ...
+
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         """Returns the tools that fit the filter, by name."""
         ...

@@ -217,6 +217,10 @@ class ServingAccess:
     def shows(self, principal: Principal, name: str) -> bool:
         return self._rules.exposed.shows(principal, name)
 
+    def shown_of(self, principal: Principal, names: list[str]) -> list[str]:
+        """Returns those of these tools that this principal may see, for long lists."""
+        return self._rules.exposed.seen_of(principal, names)
+
     def offers(self, principal: Principal, source: str) -> bool:
         """True if this principal may see the resources and prompts of a source."""
         return self._rules.exposed.offers(principal, source)

@@ -94,9 +94,18 @@ class Exposed:
 
     def seen_by(self, group: str, names: list[str]) -> list[str]:
         """Returns those of these tools that somebody in this group alone sees, for long lists."""
-        known = self._lists_of((group,))
+        return self._shown(self._lists_of((group,)), names)
+
+    def seen_of(self, principal: Principal, names: list[str]) -> list[str]:
+        """Returns those of these tools that a principal sees: what `shows` says of each."""
+        return names if self._is_open else self._shown(self._lists_of(principal.groups), names)
+
+    def _shown(self, known: list[Lists], names: list[str]) -> list[str]:
         shown = self._all.admitted(names)
-        return known[0].admitted(shown) if known else shown
+        if len(known) < 2:
+            return known[0].admitted(shown) if known else shown
+        seen = {name for lists in known for name in lists.admitted(shown)}
+        return [name for name in shown if name in seen]
 
     def connects(self, principal: Principal, source: str, name: str) -> bool:
         """True if the tool of this name, which connects to a source, is visible."""

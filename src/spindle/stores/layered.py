@@ -41,6 +41,12 @@ class LayeredToolStore:
     async def names(self) -> list[str]:
         return sorted({*await self._private.names(), *await self._shared.names()})
 
+    async def names_by_source(self) -> dict[str, list[str]]:
+        found = await self._shared.names_by_source()
+        for source, names in (await self._private.names_by_source()).items():
+            found[source] = sorted({*found.get(source, ()), *names})
+        return found
+
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         found = [*await self._private.tools(where), *await self._shared.tools(where)]
         return sorted(found, key=lambda summary: summary.name)

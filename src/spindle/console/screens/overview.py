@@ -25,6 +25,8 @@ FEW: Final = 6
 class Overview:
     """The whole page."""
 
+    is_new: bool
+    """True if nothing was set up yet."""
     sources: Sequence[SourceLine]
     troubled: int
     tools: int
@@ -32,12 +34,7 @@ class Overview:
     waiting: Sequence[OpenPause]
     runs: Sequence[Run]
     starters: Sequence[Preset]
-    """Servers to begin with, which need nothing; only for whoever may add them."""
-
-    @property
-    def is_new(self) -> bool:
-        """True if nothing was set up yet."""
-        return not self.tools and not self.troubled
+    """Servers to begin with, which need nothing; only where nothing was set up, for whoever may add them."""
 
 
 STARTERS: Final = ("time", "fetch", "memory", "git")
@@ -49,14 +46,19 @@ async def overview(look: Look) -> Overview:
     sources = await source_lines(look)
     timings = await app.store.call_timings(limit=NEWEST, since=look.now - HOUR, principal=look.whose)
     runs = await app.store.runs(limit=FEW, status="running", principal=look.whose)
+    troubled = sum(line.state in ("failing", "lost", "held", "consent") for line in sources)
+    tools = sum(line.tools for line in sources)
+    is_new = not tools and not troubled
+    may_add = look.principal.id == LOCAL.id and look.principal.admin
     return Overview(
+        is_new,
         sources,
-        sum(line.state in ("failing", "lost", "held", "consent") for line in sources),
-        sum(line.tools for line in sources),
+        troubled,
+        tools,
         glance(timings, look.now),
         (await waiting_for(app, look.person))[:FEW],
         runs,
-        _starters() if look.principal.id == LOCAL.id and look.principal.admin else [],
+        _starters() if is_new and may_add else [],
     )
 
 

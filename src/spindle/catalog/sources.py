@@ -40,8 +40,7 @@ class SourceSet:
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source[Any]] | None] = {}
         self.elsewhere: set[str] = set()
-        """Those whose definitions are not on this machine, as far as their kinds have been looked at."""
-        """Those whose tools are never defined on this machine."""
+        """Those that no file of this machine defines, as far as their kinds have been looked at."""
         self.notices: list[SourceNotice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
 
@@ -115,6 +114,7 @@ class SourceSet:
             raise ConfigurationError(f"there is already a source {name!r}", hint="choose another name")
         self._tables[name] = {"kind": config.kind}
         self._handed_over.add(name)
+        self.elsewhere.add(name)
         self._made[name] = source
         self._configs[name] = config
 

@@ -68,11 +68,11 @@ class Flow(BaseNode):
         seen = {id(node) for node in waiting}
         for node in waiting:
             yield node
-            for _, following in node.following():
-                for successor in following:
-                    if id(successor) not in seen:
-                        seen.add(id(successor))
-                        waiting.append(successor)
+            for successor in node.successors.values():
+                for target in successor.targets if isinstance(successor, Fork) else (successor,):
+                    if id(target) not in seen:
+                        seen.add(id(target))
+                        waiting.append(target)
 
     def forks(self) -> Iterator[Fork]:
         """Yields all places where branches begin, but none of inner flows."""

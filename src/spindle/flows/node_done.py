@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import quick_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class NodeDone:
     """The end of a node's work that did not fail."""
 

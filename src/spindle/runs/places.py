@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,7 +56,8 @@ class RunPlace:
         self._is_outer = self.has_own_task = False
         """True for the one step that is the work of the whole run."""
         self._is_begun = False
-        self._made: Counter[str] = Counter()
+        self._made: dict[str, int] = {}
+        """By kind of step, how many were made here."""
 
     async def step(self, tool: str, arguments: Mapping[str, Any], principal: Principal, make: Make) -> Result:
         journal = self._journal
@@ -137,7 +137,7 @@ class RunPlace:
 
     def recall(self, name: str, key: Any) -> Any:
         made = f"/{name}:{_digest(key)}"
-        recorded = self._journal.outcome(f"{self._path}{made}:{self._made[made]}")
+        recorded = self._journal.outcome(f"{self._path}{made}:{self._made.get(made, 0)}")
         return None if recorded is None else read(recorded).structured
 
     def branch(self, name: str) -> RunPlace:
@@ -205,8 +205,9 @@ class RunPlace:
         return found
 
     def _next(self, key: str) -> str:
-        self._made[key] += 1
-        return f"{self._path}{key}:{self._made[key] - 1}"
+        number = self._made.get(key, 0)
+        self._made[key] = number + 1
+        return f"{self._path}{key}:{number}"
 
     async def _recorded(self, make: Make, ended: asyncio.Future[Result]) -> None:
         try:

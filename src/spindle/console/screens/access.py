@@ -12,11 +12,9 @@ from spindle.console.choices import Choice, counted
 from spindle.console.paging import Page, page_of
 from spindle.console.screen import Look, Screen
 from spindle.errors import NotFoundError
-from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:
     from spindle.domain.serve import Exposure
-    from spindle.domain.tool import ToolSummary
 
 GROUPS: Final = 20
 COLUMNS: Final = 8
@@ -54,7 +52,7 @@ class GroupPage:
 async def groups(look: Look) -> GroupPage:
     """Returns the groups by name."""
     rules = await access_rules(look)
-    names = [tool.name for tool in await _tools(look)]
+    names = list(await _tools(look))
     used = Counter(group for token in _good(look, rules) for group in token)
     page = page_of(list(rules.groups), look.query, GROUPS)
     default = rules.config.default_agent_group
@@ -89,10 +87,14 @@ def _is_owners(look: Look) -> bool:
     return look.access.sessions is not None and look.access.sessions.alone
 
 
-async def _tools(look: Look) -> list[ToolSummary]:
+async def _tools(look: Look) -> dict[str, str]:
+    """The names of the tools that this principal sees, sorted, each with its source."""
+    every = (await look.app.catalog.names_by_source()).items()
     # The owner made the groups, and is in none of them.
-    every = await look.app.catalog.tools(ToolFilter())
-    return [tool for tool in every if look.is_owner or look.sees(tool.name)]
+    seen = {
+        name: source for source, names in every for name in (names if look.is_owner else look.seen(names))
+    }
+    return dict(sorted(seen.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +208,18 @@ async def matrix(look: Look) -> Matrix:
     rules = await access_rules(look)
     seen = await _tools(look)
     words, source = look.query.get("q", "").strip().lower(), look.query.get("source")
-    found = [tool for tool in seen if words in tool.name.lower() and (not source or tool.source == source)]
+    found = [name for name, of in seen.items() if words in name.lower() and (not source or of == source)]
     columns = page_of(list(rules.groups), {"page": look.query.get("columns", "")}, COLUMNS)
     page = page_of(found, look.query)
     rows = [
-        MatrixRow(tool.name, tool.source, [rules.group_shows(name, tool.name) for name in columns.items])
+        MatrixRow(tool, seen[tool], [rules.group_shows(name, tool) for name in columns.items])
         for tool in page.items
     ]
     return Matrix(
         Page(rows, page.number, page.total, page.size),
         len(seen),
         columns,
-        counted(tool.source for tool in seen),
+        counted(seen.values()),
         rules.config.default_agent_group,
     )
 

@@ -15,7 +15,6 @@ from spindle.console.paging import Page, page_of
 from spindle.console.screen import Look, Screen
 from spindle.console.settings_lines import SettingLine, setting_lines
 from spindle.errors import ConfigurationError, NotFoundError
-from spindle.ports.store import ToolFilter
 from spindle.serving.exposure import doubts
 from spindle.serving.held_back import held_back
 from spindle.stores.open import shown
@@ -164,7 +163,7 @@ async def _known(look: Look) -> AsyncIterator[Finding]:
     except ConfigurationError as error:
         yield Finding("problem", "serve", error.message, error.hint)
     else:
-        tools = [tool.name for tool in await catalog.tools(ToolFilter())]
+        tools = [name for names in (await catalog.names_by_source()).values() for name in names]
         for sentence in doubts(rules.config, tools, catalog.unsynced()):
             yield Finding("note", "serve", sentence)
     for process, why in held_back(app.settings.state_folder):

@@ -51,16 +51,18 @@ async def tools(look: Look) -> ToolPage:
     rules = await access_rules(look) if look.principal.admin else None
     group = asked.get("group", "") if rules is not None else ""
 
-    def sees(name: str) -> bool:
-        if rules is None or not group:
-            return look.sees(name)
-        return (look.is_owner or look.sees(name)) and rules.group_shows(group, name)
-
-    seen = [tool for tool in await catalog.tools(ToolFilter()) if sees(tool.name)]
+    every = await catalog.tools(ToolFilter())
+    names = [tool.name for tool in every]
+    if rules is None or not group:
+        names = look.seen(names)
+    else:
+        names = rules.exposed.seen_by(group, names if look.is_owner else look.seen(names))
+    shown = frozenset(names)
+    seen = every if len(shown) == len(every) else [tool for tool in every if tool.name in shown]
     words = asked.get("q", "").strip()
     found = seen
     if words:
-        found = [tool for tool in await catalog.search(words, FOUND) if sees(tool.name)]
+        found = [tool for tool in await catalog.search(words, FOUND) if tool.name in shown]
     for key, of in _FILTERS.items():
         if wanted := asked.get(key):
             found = [tool for tool in found if wanted in of(tool)]

@@ -128,18 +128,39 @@ def test_a_form_of_another_site_signs_nobody_in(consoled: Consoled) -> None:
             refused = client.post("/console/enter", data={"code": code}, headers=headers)
             assert refused.status_code == 403, headers
         assert client.get("/console", headers={"host": "evil.example"}).status_code == 421
-        for further in (
-            "https://evil.example/",
-            "//evil.example",
-            "/docs",
-            "/console\\evil",
-            "/console/\r\nx: y",
-        ):
-            found = client.get("/console/enter", params={"next": further})
-            assert 'name="next" value="/console"' in found.text, further
         assert enter(client, code="0" * 43).status_code == 403
         assert enter(client, code="x" * 20_000).status_code == 413
         assert enter(client, token="anything").status_code == 403
+
+
+ELSEWHERE = (
+    "https://evil.example/", "https://evil.example/console/tools", "//evil.example", "//evil.example/console",
+    "/\\evil.example", "\\\\evil.example", "/console\\evil", "/console/\\evil.example", "/%2fevil.example",
+    "%2f%2fevil.example", "/%5cevil.example", "/consoles", "/console@evil.example", "/console.evil.example",
+    "/docs", "console/tools", " /console", "/console/\r\nx: y", "/console/\t//evil.example",
+    "javascript:alert(1)", "/console/\u2028", "/console/" + "x" * 2000,
+)  # fmt: skip
+"""Addresses that no link leads to after signing in."""
+
+
+def test_whoever_signs_in_goes_on_with_a_page_of_the_console_alone(consoled: Consoled) -> None:
+    with browser(consoled.served) as client:
+        for further in ELSEWHERE:
+            shown = client.get("/console/enter", params={"next": further})
+            assert 'name="next" value="/console"' in shown.text, further
+        entered = enter(client, code=consoled.code(), next="//evil.example")
+        assert (entered.status_code, entered.headers["location"]) == (303, "/console")
+        for further in ELSEWHERE:  # nor somebody who is in already
+            gone = client.get("/console/enter", params={"next": further})
+            assert (gone.status_code, gone.headers["location"]) == (303, "/console"), further
+        # Whatever stands behind the first part, also encoded, is a path of this server.
+        for further in (
+            "/console/tools?q=a%2Fb",
+            "/console/%2f%2fevil.example",
+            "/console?next=//evil.example",
+        ):
+            gone = client.get("/console/enter", params={"next": further})
+            assert gone.headers["location"] == further
 
 
 def test_pages_run_nothing_but_their_own_scripts(consoled: Consoled) -> None:

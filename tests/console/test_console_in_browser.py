@@ -133,3 +133,32 @@ async def test_a_first_source_is_added_its_tools_seen_and_its_log_read(rest: Res
         await page.get_by_role("heading", name="words.look_up").wait_for()
         # The browser notes every answer that refuses something.
         console.problems[:] = [text for text in console.problems if "status of 4" not in text]
+
+
+async def test_a_link_leads_to_the_page_that_was_asked_for_before(rest: RestWorkspace) -> None:
+    async with console_browser(rest) as console:
+        context = await console.browser.new_context(base_url=console.url)
+
+        async def by_link() -> str:
+            """Follows a new link in a tab of its own, and returns the page that it leads to."""
+            tab = await context.new_page()
+            made = rest.spindle("console", "--server", console.served.url).stdout.strip()
+            await tab.goto(made)
+            await tab.get_by_role("navigation", name="Pages").wait_for()
+            await context.clear_cookies()
+            return tab.url.removeprefix(console.url)
+
+        asking = await context.new_page()
+        for asked, reached in (
+            ("/console/tools?q=say", "/console/tools?q=say"),
+            (None, "/console"),  # only once
+            ("/console/enter?next=//evil.example/console/tools", "/console"),
+        ):
+            if asked is not None:
+                await asking.goto(asked)
+                await asking.get_by_role("heading", name="Sign in").wait_for()
+            assert await by_link() == reached
+        # What another script of this origin leaves there is data as well.
+        for left in ("`${Date.now()} //evil.example`", "`${Date.now()}`", "'{'"):
+            await asking.evaluate(f"localStorage.setItem('spindle-next', {left})")
+            assert await by_link() == "/console"

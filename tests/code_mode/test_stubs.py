@@ -120,3 +120,22 @@ def test_whatever_a_schema_says_its_stub_is_python_and_declares_only_its_functio
         assert functions == ["do"]
         kinds = (ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.ImportFrom)
         assert all(isinstance(node, kinds) for node in tree.body)
+
+
+def test_a_small_schema_with_endless_references_costs_little_and_is_any() -> None:
+    levels = {
+        f"d{number}": {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 50} for number in range(20)
+    }  # fmt: skip
+    schema = {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": levels}
+    assert declaration(schema) == "async def do(*, a: Any = ...) -> Any: ...\n"
+
+
+def test_a_declaration_that_no_model_could_read_is_cut() -> None:
+    schema = {
+        "type": "object",
+        "properties": {f"p{number}": {"type": "string", "description": "It."} for number in range(5_000)},
+    }
+    shown = described(DO, made(schema))
+    assert len(shown) < 30_000
+    assert shown.endswith("characters is left out")
+    assert len(stub_of([(DO, made(schema))])) > 50_000

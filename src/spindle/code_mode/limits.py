@@ -13,6 +13,8 @@ MOST_PRINTED: Final = 100_000
 """Characters that a program may print. What follows is left out."""
 MOST_RETURNED: Final = 4_000_000
 """Bytes of the JSON of a program's value."""
+MOST_GIVEN: Final = 20_000_000
+"""Characters of the arguments of one call in a program."""
 MOST_CODE: Final = 100_000
 """Characters of a program."""
 MOST_LISTED: Final = 50

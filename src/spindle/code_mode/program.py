@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.calls.reported import error_of
 from spindle.code_mode.limits import MOST_PRINTED, MOST_RETURNED, CodeResult, MadeCall, failed
-from spindle.code_mode.values import arguments_in, as_json, as_shown, value_of
-from spindle.domain.json_schema import JsonObject, canonical, to_json
+from spindle.code_mode.values import MOST_PARTS, arguments_in, value_of
+from spindle.domain.json_schema import JsonObject, canonical
 from spindle.errors import Interruption, SpindleError
 
 if TYPE_CHECKING:
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 MOST_KEPT: Final = 8_000_000
 """Bytes of a dump that is kept. A larger program is executed again."""
 _LIMITS: Final = {
-    "seconds": "computed for longer than {0.seconds:g} s",
-    "memory": "needed more than {0.memory} MB",
-    "calls": "wanted to make more than {0.calls} calls",
+    "seconds": "computed for longer than {0.seconds:g} s, and was stopped",
+    "memory": "needed more than {0.memory} MB, and was stopped",
+    "calls": "wanted to make more than {0.calls} calls, and was stopped",
+    "value": f"has too large a value: over {MOST_RETURNED:,} characters or {MOST_PARTS:,} parts",
 }
+_CUT: Final = f"\n… what it printed after {MOST_PRINTED:,} characters is left out"
 _RAISED: Final = {
     "invalid_arguments": "ValueError",
     "not_found": "LookupError",
@@ -57,6 +59,7 @@ class Program:
         self._sandbox = sandbox
         self._library = library
         self._place = place
+        self._client = place.principal.id
         self._make = make
         self._limits = limits
         self.calls: list[MadeCall] = []
@@ -77,7 +80,7 @@ class Program:
         modules = await self._library.modules_for(code)
         try:
             turn = await self._restored() or await self._sandbox.start(
-                code, modules, self._limits, self._limits.calls, begun["at"], self._place.step_id or ""
+                code, modules, self._limits, self._client, begun["at"], self._place.step_id or ""
             )
             while True:
                 self._take(turn)
@@ -94,7 +97,10 @@ class Program:
 
     def _take(self, turn: SandboxTurn) -> None:
         """Takes note of what the program did, and begins the calls that it asks for."""
-        self._printed = (self._printed + "".join(turn.printed))[:MOST_PRINTED]
+        if len(self._printed) <= MOST_PRINTED:
+            self._printed += "".join(turn.printed)
+            if len(self._printed) > MOST_PRINTED:
+                self._printed = self._printed[:MOST_PRINTED] + _CUT
         self._seconds += turn.seconds
         for asked in turn.asked:
             self._begin(asked)
@@ -105,14 +111,10 @@ class Program:
         number = len(self.calls)
         call = MadeCall(asked.function)
         self.calls.append(call)
-        pending: JsonObject = {"number": number, "function": asked.function, "given": {}, "problem": None}
-        pending["is_first"] = not self._has_results
-        try:
-            pending["given"] = as_json(dict(asked.given))
-            if asked.positional:
-                pending["problem"] = f"{asked.function} takes its arguments by name"
-        except TypeError as error:
-            pending["problem"] = f"{asked.function}: {error}"
+        pending: JsonObject = {
+            "number": number, "function": asked.function, "given": asked.given, "problem": asked.problem,
+            "is_first": not self._has_results,
+        }  # fmt: skip
         # Counted now, in the order in which the program asks, not when the call has its turn.
         key = _digest(asked.function, pending["given"])
         pending["place"] = f"{key}.{self._counts[key]}"
@@ -135,7 +137,7 @@ class Program:
                 del self._tasks[id], self._pending[id]
         self._has_results = True
         left = self._limits.calls - len(self.calls)
-        return await self._sandbox.go_on(dump, settled, modules, left)
+        return await self._sandbox.go_on(dump, settled, modules, self._client, left)
 
     async def _pause(self, dump: bytes | None) -> None:
         """Raises the question for which the program waits, having kept the program. What else is under way
@@ -169,7 +171,7 @@ class Program:
         if state is None:
             return None
         dump = base64.b64decode(state["dump"])
-        if not await self._sandbox.can_load(dump):
+        if not await self._sandbox.can_load(dump, self._client):
             return None
         self._counts = Counter(state["counts"])
         self.calls = [MadeCall(**call) for call in state["calls"]]
@@ -219,19 +221,12 @@ class Program:
                 task.result()
             self._tasks.clear()
         if turn.limit is not None:
-            raise failed(
-                f"the program {_LIMITS[turn.limit].format(self._limits)}, and was stopped",
-                self.calls, self._printed, hint="do less in one program",
-            )  # fmt: skip
+            hint = "return only what is needed" if turn.limit == "value" else "do less in one program"
+            told = f"the program {_LIMITS[turn.limit].format(self._limits)}"
+            raise failed(told, self.calls, self._printed, hint=hint)
         if turn.failure is not None:
             raise failed(f"the program failed:\n{turn.failure}", self.calls, self._printed)
-        value = as_shown(turn.value)
-        if (size := len(to_json(value))) > MOST_RETURNED:
-            raise failed(
-                f"the program's value has {size} bytes, and {MOST_RETURNED} are the most",
-                self.calls, hint="return only what is needed",
-            )  # fmt: skip
-        return CodeResult(value, self._printed, self.calls)
+        return CodeResult(turn.value, self._printed, self.calls)
 
 
 async def _begun(_: Host) -> JsonObject:

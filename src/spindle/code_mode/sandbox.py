@@ -9,29 +9,37 @@ that exit while its threads are busy.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from spindle.code_mode.limits import MOST_CODE, MOST_PRINTED
-from spindle.errors import BusyError, ConfigurationError, InvalidArgumentsError, ServerError
+from spindle.calls.limits import Limit
+from spindle.code_mode.limits import MOST_CODE, MOST_GIVEN, MOST_PRINTED, MOST_RETURNED
+from spindle.code_mode.values import LargeValueError, as_json, as_shown
+from spindle.code_mode.workers import CHECKOUT, WorkerUse
+from spindle.errors import ConfigurationError, InvalidArgumentsError, ServerError
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
-    from pydantic_monty import Monty, MontySession, SyncSnapshot
+    from pydantic_monty import Monty, SyncSnapshot
 
     from spindle.code_mode.limits import CodeLimits
+    from spindle.domain.json_schema import JsonObject
 
-CHECKOUT: Final = 60.0
-"""Seconds that a program waits for a worker."""
+T = TypeVar("T")
 GRACE: Final = 5.0
 """Seconds after its limit in which a worker may stop a program itself, before it is killed."""
+MOST_TOLD: Final = 4_000
+"""Characters of the library's words about an error, which repeat lines of the program."""
 _IMPORTS: Final = frozenset({"import", "import_stubs"})
 _CODE: Final = "program.py"
+_NO_MEMORY: Final = (
+    "MemoryError: memory limit exceeded",
+    "MemoryError: the worker exceeded its memory limit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +56,9 @@ class AskedCall:
 
     id: int
     function: str
-    given: Mapping[str, Any]
-    positional: int = 0
+    given: JsonObject
+    problem: str | None = None
+    """What is wrong with its arguments."""
 
 
 @dataclass(slots=True)
@@ -62,6 +71,7 @@ class SandboxTurn:
     dump: bytes | None = None
     """The program where it waits; None once it has ended."""
     value: Any = None
+    """The value of its last expression, as JSON."""
     failure: str | None = None
     """The error that ended it."""
     limit: str | None = None
@@ -77,23 +87,27 @@ class Sandbox:
     """The workers of a workspace: started with its first program, and stopped with the workspace."""
 
     def __init__(self) -> None:
+        self._places = Limit(
+            max(3, (os.cpu_count() or 1) + 1), "the sandbox", "run fewer programs at once", is_shared=True
+        )
+        self._uses: set[WorkerUse] = set()
         self._pool: Monty | None = None
         self._starting = asyncio.Lock()
         self._is_closed = False
 
     async def start(
-        self, code: str, modules: Modules, limits: CodeLimits, calls: int, at: float, seed: str
+        self, code: str, modules: Modules, limits: CodeLimits, client: str, at: float, seed: str
     ) -> SandboxTurn:
-        """Begins a program. `at` is the time that it sees, `seed` begins its random numbers: executed again,
-        it does the same. Raises InvalidArgumentsError if the program cannot be read or its types are wrong;
-        nothing of it was executed then."""
+        """Begins a program of this client. `at` is the time that it sees, `seed` begins its random numbers:
+        executed again, it does the same. Raises InvalidArgumentsError if the program cannot be read or its
+        types are wrong; nothing of it was executed then."""
         if len(code) > MOST_CODE:
             raise InvalidArgumentsError(
                 f"the program has {len(code)} characters, and {MOST_CODE} are the most", sent=False
             )
-        pool = await self._ready()
+        pool, calls = await self._ready(), limits.calls
 
-        def work() -> SandboxTurn:
+        def work(use: WorkerUse) -> SandboxTurn:
             import pydantic_monty as monty
 
             turn = SandboxTurn()
@@ -114,21 +128,23 @@ class Sandbox:
                 },
                 external_modules=known,
             )
-            with _session(opening) as session:
+            with use.session(opening) as session:
                 return _advanced(turn, calls, lambda: session.feed_start(code, print_callback=_printer(turn)))
 
-        return await in_thread(work, "program")
+        return await self._working(client, work)
 
-    async def go_on(self, dump: bytes, settled: Settled, modules: Modules, calls: int) -> SandboxTurn:
+    async def go_on(
+        self, dump: bytes, settled: Settled, modules: Modules, client: str, calls: int
+    ) -> SandboxTurn:
         """Continues a program where it waits, with results of calls. `calls`: how many more it may make."""
         pool = await self._ready()
 
-        def work() -> SandboxTurn:
+        def work(use: WorkerUse) -> SandboxTurn:
             import pydantic_monty as monty
 
             turn = SandboxTurn()
             known = {name: _factory(monty, make) for name, make in modules.items()}
-            with _session(pool.checkout(external_modules=known)) as session:
+            with use.session(pool.checkout(external_modules=known)) as session:
 
                 def begin() -> SyncSnapshot:
                     snapshot = session.load_snapshot(dump, print_callback=_printer(turn))
@@ -137,25 +153,50 @@ class Sandbox:
 
                 return _advanced(turn, calls, begin)
 
-        return await in_thread(work, "program")
+        return await self._working(client, work)
 
-    async def can_load(self, dump: bytes) -> bool:
+    async def can_load(self, dump: bytes, client: str) -> bool:
         """True if a program that was dumped, maybe by another version of the library, can go on here."""
         pool = await self._ready()
 
-        def work() -> bool:
+        def work(use: WorkerUse) -> bool:
             import pydantic_monty as monty
 
-            with _session(pool.checkout()) as session:
+            with use.session(pool.checkout()) as session:
                 try:
                     return isinstance(session.load_snapshot(dump), monty.FutureSnapshot)
                 except (monty.MontyError, RuntimeError, ValueError):
                     return False
 
-        return await in_thread(work, "program")
+        return await self._working(client, work)
+
+    async def _working(self, client: str, work: Callable[[WorkerUse], T]) -> T:
+        """Does what needs a worker once this client has its turn: programs that compute without end keep no
+        other client's out."""
+        if not self._places.take(client):
+            await self._places.wait(client, CHECKOUT)
+        use = WorkerUse()
+        self._uses.add(use)
+        working = asyncio.ensure_future(in_thread(lambda: work(use), "program"))
+
+        def ended(done: asyncio.Future[T]) -> None:
+            self._uses.discard(use)
+            self._places.release(client)
+            if not done.cancelled():
+                done.exception()  # maybe nobody waits for it
+
+        # The worker is busy until then, also where nobody waits any more.
+        working.add_done_callback(ended)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            use.stop()
+            raise
 
     async def close(self) -> None:
-        """Stops the workers."""
+        """Stops the workers, also those that compute."""
+        for use in self._uses:
+            use.stop()
         async with self._starting:
             self._is_closed = True
             pool, self._pool = self._pool, None
@@ -170,7 +211,7 @@ class Sandbox:
                 require_library()
                 from pydantic_monty import Monty
 
-                most = max(2, os.cpu_count() or 1)
+                most = self._places.places
                 pool = Monty(max_processes=most, checkout_timeout=CHECKOUT, feed_duration_limit_grace=GRACE)
                 await in_thread(pool.__enter__, "program")
                 self._pool = pool
@@ -187,22 +228,6 @@ def require_library() -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def _session(opening: MontySession) -> Any:
-    try:
-        session = opening.__enter__()
-    except TimeoutError:
-        raise BusyError(
-            f"no worker was free for the program in {CHECKOUT:g} s",
-            hint="run fewer programs at once",
-            sent=False,
-        ) from None
-    try:
-        yield session
-    finally:
-        opening.__exit__(None, None, None)
-
-
 def _factory(monty: Any, make: Callable[[], ToolModule]) -> Callable[[], Any]:
     def made() -> Any:
         module = make()
@@ -216,7 +241,7 @@ def _never(*_: Any, **__: Any) -> None:
 
 
 def _printer(turn: SandboxTurn) -> Callable[[Any, str], None]:
-    left = MOST_PRINTED
+    left = MOST_PRINTED + 1  # so that it shows when there was more
 
     def printed(_: Any, text: str) -> None:
         nonlocal left
@@ -236,10 +261,10 @@ def _advanced(turn: SandboxTurn, calls: int, begin: Callable[[], SyncSnapshot]) 
         _follow(turn, calls, begin())
     except (monty.MontyTypingError, monty.MontySyntaxError) as error:
         raise InvalidArgumentsError(
-            f"the program was not run, and nothing was called:\n{error.display().strip()}", sent=False
+            f"the program was not run, and nothing was called:\n{_displayed(error)}", sent=False
         ) from None
     except monty.MontyRuntimeError as error:
-        turn.failure, turn.limit = error.display().strip(), _limit_in(error)
+        turn.failure, turn.limit = _displayed(error), _limit_in(error)
     except monty.MontyCrashedError as error:
         turn.failure, turn.limit = f"the sandbox ended: {error}", "seconds" if error.timed_out else None
     except monty.MontyError as error:
@@ -253,7 +278,11 @@ def _follow(turn: SandboxTurn, calls: int, snapshot: SyncSnapshot) -> None:
 
     while True:
         if isinstance(snapshot, monty.MontyComplete):
-            turn.value = snapshot.output
+            # Here, in a thread, as it may take its time.
+            try:
+                turn.value = as_shown(snapshot.output, MOST_RETURNED)
+            except LargeValueError:
+                turn.limit = "value"
             return
         if isinstance(snapshot, monty.FutureSnapshot):
             turn.dump = snapshot.dump()
@@ -269,9 +298,24 @@ def _follow(turn: SandboxTurn, calls: int, snapshot: SyncSnapshot) -> None:
             return
         else:
             turn.asked.append(
-                AskedCall(snapshot.call_id, snapshot.function_name, snapshot.kwargs, len(snapshot.args))
+                _asked(snapshot.call_id, snapshot.function_name, snapshot.args, snapshot.kwargs)
             )
             snapshot = snapshot.resume({"future": ...})
+
+
+def _displayed(error: Any) -> str:
+    text: str = error.display().strip()
+    half = MOST_TOLD // 2
+    return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
+
+
+def _asked(id: int, function: str, positional: Any, given: Any) -> AskedCall:
+    if positional:
+        return AskedCall(id, function, {}, f"{function} takes its arguments by name")
+    try:
+        return AskedCall(id, function, as_json(dict(given), MOST_GIVEN))
+    except (TypeError, LargeValueError) as error:
+        return AskedCall(id, function, {}, f"{function}: {error}")
 
 
 def _limit_in(error: Any) -> str | None:
@@ -280,4 +324,4 @@ def _limit_in(error: Any) -> str | None:
     said = error.display("type-msg")
     if said.startswith("TimeoutError: feed time limit exceeded"):
         return "seconds"
-    return "memory" if said.startswith("MemoryError: memory limit exceeded") else None
+    return "memory" if said.startswith(_NO_MEMORY) else None

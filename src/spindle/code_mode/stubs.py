@@ -24,6 +24,12 @@ _MOST_DEEP: Final = 6
 _MOST_CHOICES: Final = 60
 _MOST_NAMES: Final = 400
 """Types of one tool that have names. A schema of others' making may have as many as it likes."""
+_MOST_PARTS: Final = 5_000
+"""Parts of a tool's schemas that are looked at. With references a small schema has as many as it likes."""
+MOST_DESCRIBED: Final = 200
+"""Parameters whose descriptions a model reads."""
+MOST_SHOWN: Final = 20_000
+"""Characters of a declaration that a model reads."""
 MOST_SAID: Final = 2_000
 """Characters of a description."""
 
@@ -40,8 +46,12 @@ def described(function: ToolFunction, tool: Tool, *, briefly: bool = False) -> s
         said = said.split("\n", 1)[0].split(". ", 1)[0]
     lines = [f"# {line}" for line in said[:MOST_SAID].splitlines() if line.strip()]
     told = [] if briefly else _parameter_lines(model_schema(tool))
-    declaration = declared(function, tool, path=function.path)
-    return "\n".join([*lines, *told, declaration.strip()])
+    declaration = declared(function, tool, path=function.path).strip()
+    if len(declaration) > MOST_SHOWN:
+        declaration = (
+            f"{declaration[:MOST_SHOWN]}\n# … the rest of {len(declaration):,} characters is left out"
+        )
+    return "\n".join([*lines, *told, declaration])
 
 
 def declared(function: ToolFunction, tool: Tool, *, path: str | None = None) -> str:
@@ -79,7 +89,7 @@ def _parameter_lines(schema: JsonObject) -> list[str]:
         said = part.get("description") if is_object(part) else None
         if isinstance(said, str) and said.strip():
             found.append(f"#   {name}: {' '.join(said.split())[:300]}")
-    return found
+    return found[:MOST_DESCRIBED]
 
 
 _Key = tuple[int, Any]
@@ -97,10 +107,12 @@ class _Types:
         """The names of types: schemas that refer to themselves end there."""
         self._taken: set[str] = {function.name}
         self._inside: list[_Key] = []
+        self._left = _MOST_PARTS
 
     def of(self, root: JsonObject, schema: Any, name: str, *, is_result: bool = False) -> str:
         """Returns the type of a schema."""
-        if schema is True or not is_object(schema) or len(self._inside) >= _MOST_DEEP:
+        self._left -= 1
+        if self._left < 0 or schema is True or not is_object(schema) or len(self._inside) >= _MOST_DEEP:
             return "Any"
         key = id(root), schema.get("$ref") or id(schema)
         if key in self._named:

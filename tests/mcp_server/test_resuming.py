@@ -154,6 +154,39 @@ async def test_a_call_outlives_one_process_after_the_other(
             assert "ann@example.com" in json.dumps(done["result"])
 
 
+@EACH_STORE
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_what_a_process_stored_between_a_look_and_its_death_is_found(
+    tmp_path: Path, place: str | None, is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, looks = KeptAnswers.stored, 0
+
+    async def as_before(self: KeptAnswers, *about: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return None if looks == 1 else await stored(self, *about)
+
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http, asyncio.timeout(2 * PATIENCE):
+        async with one_of(tmp_path, place, shutdown_timeout=1) as (url, _):
+            headers = await handshake(http, url, elicitation={})
+            question = await question_of(http, url, headers)
+            if is_answered:
+                assert (await http.post(url, json=answer(question), headers=headers)).status_code == 202
+                async with stream(http, url, after(question["event"], headers)) as messages:
+                    await anext(messages)
+        async with one_of(tmp_path, place) as (url, _):
+            monkeypatch.setattr(KeptAnswers, "stored", as_before)
+            async with stream(http, url, after(question["event"], headers)) as messages:
+                if not is_answered:
+                    again = await anext(messages)
+                    assert again["params"] == question["params"]
+                    assert (await http.post(url, json=answer(again), headers=headers)).status_code == 202
+                done = await anext(messages)
+    assert looks > 1
+    assert done["id"] == 5
+    assert "ann@example.com" in json.dumps(done["result"])
+
+
 async def test_a_process_that_counted_as_gone_does_not_go_on_beside_another(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "state.db") as store:
         key = new_key()

@@ -90,19 +90,18 @@ class Resuming:
             if kept is not None:
                 break
             found = await self._kept.stored(key, place.process)
-            if isinstance(found, list):
-                for data in (data for number, data in found if number > place.number):
-                    yield data
-                return
-            if place.process != self._kept.process:
+            if not isinstance(found, list) and place.process != self._kept.process:
                 async with contextlib.aclosing(self._elsewhere(key, place)) as elsewhere:
                     async for data in elsewhere:
                         if data is None:
                             return
                         yield data
-                found = await self._kept.stored(key, place.process)  # it may have asked meanwhile
+                        place = place._replace(number=place.number + 1)
+                found = await self._kept.stored(key, place.process)  # it may have asked or ended meanwhile
             if isinstance(found, list):
-                break
+                for data in (data for number, data in found if number > place.number):
+                    yield data
+                return
             if isinstance(found, Waiting):
                 waiting = place
             moved = found.moved if isinstance(found, Waiting) else found

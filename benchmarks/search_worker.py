@@ -1,7 +1,8 @@
 """Figures of search, in the environment of the tests: `search_worker.py measure|learn [--quick]`.
 
-`measure` asks as the product does, by words, by a model alone, and by both. `learn` tries weights of the
-fusion on the tuned questions of each kind; nothing else is looked at for it.
+`measure` asks as the product does, by words, by a model alone, and by both; then each half of the questions
+once more, with the weight that the other half chooses. `learn` chooses the weight of the product by the tuned
+half.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from spindle.ports.store import SourceState, StoredTool
 from spindle.stores.sqlite import SqliteStore
 
 FIRST = 5
-MEANING = (0.06, 0.08, 0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.18, 0.2, 0.25, 0.3)
+WEIGHTS = [number / 100 for number in range(4, 41)]
 Lists = list[tuple[Asked, list[ToolSummary], list[ToolSummary]]]
+Half = dict[tuple[str, str], Lists]
+"""By set and model, what the questions of one half find by words and by meaning."""
 
 
 def minilm() -> Embedder:
@@ -119,57 +122,85 @@ async def figures(store: SqliteStore, sets: dict[str, list[Asked]], models: Sequ
 async def measure(quick: bool) -> dict[str, Any]:
     CACHE.mkdir(parents=True, exist_ok=True)
     models = ["light"] if quick else list(MODELS)
+    halves: list[Half] = [{}, {}]
     # Kept: what a model has made of these tools is not made again.
     async with SqliteStore(CACHE / "search-bfcl.db") as store:
         asked, _ = await put_bfcl(store)
-        halves = {
+        parts = {
             "tuned": [item for item in asked if item.tuned],
             "untouched": [item for item in asked if not item.tuned],
             "all": asked,
         }
-        made = {"bfcl": await figures(store, halves, models)}
+        made = {"bfcl": await figures(store, parts, models)}
+        await add_lists(halves, store, {"BFCL": asked}, models)
     file = CACHE / "search-real.db"
     sets = await put_real(file)
     async with SqliteStore(file) as store:
         made["own"] = await figures(store, sets, models)
-    return made
+        await add_lists(halves, store, sets, models)
+    return made | {"crossed": crossed(*halves)}
+
+
+def crossed(one: Half, other: Half) -> dict[str, Any]:
+    """Each half measured with the weight that the other half chooses: no question has a say in its own."""
+    weights = chosen(other), chosen(one)
+    sets: dict[str, dict[str, int]] = {}
+    for name, model in one:
+        parts = [half[name, model] for half in (one, other)]
+        hits = sum(hits_of(part, weight) for part, weight in zip(parts, weights, strict=True))
+        of = sets.setdefault(name, {"questions": sum(map(len, parts))})
+        of[f"{model} alone"] = sum(found(item, near) for part in parts for item, _, near in part)
+        of[f"words and {model}"] = hits
+    return {"weights": weights, "sets": sets}
+
+
+def hits_of(lists: Lists, weight: float) -> int:
+    return sum(found(item, fused(item.text, words, near, weight)) for item, words, near in lists)
+
+
+def share(half: Half, weight: float) -> float:
+    """The share that is found of each set is what counts, so that a large set does not decide alone."""
+    return sum(hits_of(lists, weight) / len(lists) for lists in half.values()) / len(half)
+
+
+def chosen(half: Half) -> float:
+    """The weight with the largest share; of several, the one in the middle."""
+    shares = {weight: round(share(half, weight), 6) for weight in WEIGHTS}
+    return statistics.median_low([weight for weight in WEIGHTS if shares[weight] == max(shares.values())])
 
 
 async def learn() -> dict[str, Any]:
-    """The share that is found of each set is what counts, so that a large set does not decide alone."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    lists: dict[str, Lists] = {}
+    halves: list[Half] = [{}, {}]
     async with SqliteStore(CACHE / "search-bfcl.db") as store:
         asked, more = await put_bfcl(store)
-        await add_lists(lists, store, {"BFCL": asked + more})
+        await add_lists(halves, store, {"BFCL": asked + more}, MODELS)
     sets = await put_real(CACHE / "search-real.db")
     async with SqliteStore(CACHE / "search-real.db") as store:
-        await add_lists(lists, store, sets)
-    tried: list[dict[str, Any]] = []
-    for weight in MEANING:
-        hits = {
-            name: sum(found(item, fused(item.text, words, near, weight)) for item, words, near in each)
-            for name, each in lists.items()
-        }
-        share = sum(count / len(lists[name]) for name, count in hits.items()) / len(lists)
-        tried.append({"meaning": weight, "share": round(share, 4)} | hits)
-    return {"questions": {name: len(each) for name, each in lists.items()}, "tried": tried}
+        await add_lists(halves, store, sets, MODELS)
+    tuned, _ = halves
+    tried = [
+        {"meaning": weight, "share": round(share(tuned, weight), 4)}
+        | {", ".join(name): hits_of(lists, weight) for name, lists in tuned.items()}
+        for weight in WEIGHTS
+    ]
+    questions = {", ".join(name): len(lists) for name, lists in tuned.items()}
+    return {"questions": questions, "tried": tried, "chosen": chosen(tuned)}
 
 
-async def add_lists(lists: dict[str, Lists], store: SqliteStore, sets: dict[str, list[Asked]]) -> None:
+async def add_lists(
+    halves: Sequence[Half], store: SqliteStore, sets: dict[str, list[Asked]], models: Iterable[str]
+) -> None:
+    """Adds what questions find to the tuned half, which is the first, and to the untouched one."""
     version = await store.catalog_version()
-    for model, make in MODELS.items():
-        print(f"vectors of {model} …", file=sys.stderr)
-        meaning = MeaningSearch(make, [store], lambda text: sys.exit(text), 60.0)
+    for model in models:
+        meaning = MeaningSearch(MODELS[model], [store], lambda text: sys.exit(text), 60.0)
         await meaning.settled()
         for name, asked in sets.items():
-            tuned = [item for item in asked if item.tuned]
-            if not tuned:
-                continue
-            lists[f"{name}, {model}"] = [
-                (item, await store.search(item.text, DEPTH), await meaning.near(item.text, DEPTH, version))
-                for item in tuned
-            ]
+            for item in asked:
+                near = await meaning.near(item.text, DEPTH, version)
+                lists = halves[not item.tuned].setdefault((name.partition(",")[0], model), [])
+                lists.append((item, await store.search(item.text, DEPTH), near))
         await meaning.close()
 
 

@@ -9,7 +9,7 @@ from spindle.domain.tool import ToolSummary
 
 DEPTH = 100
 """So many tools of each list are looked at, or as many as are asked for."""
-MEANING = 0.15
+MEANING = 0.2
 """The worth of being nearer by the usual distance, in what a tool says of the question. `python
 benchmarks/search.py learn` tries others on the questions that may be looked at."""
 

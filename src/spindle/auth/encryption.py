@@ -19,10 +19,7 @@ OFTEN = "events"
 
 class Sealer:
     """Encrypts JSON values. A value encrypted for one place cannot be read in another, so a row copied to
-    another user's name is useless there. The first key encrypts, and all of them decrypt.
-
-    The first key seals, all of them open.
-    """
+    another user's name is useless there. The first key seals, and all of them open."""
 
     def __init__(self, keys: Callable[[], Sequence[str]]) -> None:
         self._keys = keys

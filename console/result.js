@@ -5,9 +5,16 @@
   const { make, shown, isObject } = window.spindle;
   const LONGEST = 50000, STEP = 200, ROWS = 200, COLUMNS = 24, MEDIA = 8e6;
 
+  function copyIcon() {
+    const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg"), path = document.createElementNS(icon.namespaceURI, "path");
+    for (const [name, given] of [["class", "icon"], ["viewBox", "0 0 16 16"], ["role", "img"], ["aria-label", "Copy"]]) icon.setAttribute(name, given);
+    path.setAttribute("d", "M5.5 5.5h8v8h-8zM3.5 10.5h-1v-8h8v1");
+    icon.append(path);
+    return icon;
+  }
   function text(value) {
     const pre = make("pre", { tabindex: "0", text: shown(value.slice(0, LONGEST)) });
-    const copy = make("button", { type: "button", class: "quiet copy", text: "Copy", on: { click: () => navigator.clipboard.writeText(value).then(() => window.spindle.toast("Copied"), () => window.spindle.toast("The browser did not let the text be copied.", "bad")) } });
+    const copy = make("button", { type: "button", class: "quiet copy", on: { click: () => navigator.clipboard.writeText(value).then(() => window.spindle.toast("Copied"), () => window.spindle.toast("The browser did not let the text be copied.", "bad")) } }, copyIcon());
     const more = value.length > LONGEST ? make("p", { class: "muted small", text: `The first ${LONGEST.toLocaleString()} of ${value.length.toLocaleString()} characters. Copy takes all.` }) : null;
     return make("div", {}, make("div", { class: "code" }, pre, copy), more);
   }

@@ -84,7 +84,8 @@
     busy(false);
     const [kind, body] = end;
     if (kind === "error" && wrong(body)) { outcome.hidden = true; return; }
-    took.textContent = `${((performance.now() - began) / 1000).toFixed(2)} s`;
+    const spent = performance.now() - began;
+    took.textContent = spent < 999.5 ? `${Math.round(spent)} ms` : `${(spent / 1000).toFixed(1)} s`;
     outcome.hidden = false;
     if (kind === "result") showResult(place, body);
     else if (kind === "paused") await paused(body);

@@ -69,6 +69,16 @@ async def test_every_screen_is_a_page(signed_in: SignedIn) -> None:
         assert (part.status_code, "</nav>" in part.text) == (404, False)
 
 
+async def test_a_call_that_only_waited_has_no_latency(signed_in: SignedIn) -> None:
+    app, client, _ = signed_in
+    await app.run("delete", name="a")
+    latency = (await client.get("/console")).text.partition("Latency, median")[2].partition("</div>")[0]
+    assert '<p class="value">\u2013</p>' in latency
+    await app.call("echo", text="hello")
+    latency = (await client.get("/console")).text.partition("Latency, median")[2].partition("</div>")[0]
+    assert "95 % within" in latency
+
+
 async def test_a_page_hears_of_what_changes(signed_in: SignedIn) -> None:
     app, client, mark = signed_in
     async with client.stream("GET", "/console/live") as stream:

@@ -118,7 +118,7 @@ AT_HOME = r"""python => {
     while (walk.nextNode()) {
         const text = walk.currentNode;
         text.data = text.data.replaceAll(python, "python")
-            .replace(/\/[^\s]*pytest[^\s/]*\/[^\s/]+\/\w+/g, "/home/ada/shop");
+            .replace(/\/[^\s]*pytest[^\s/]*\/(?:popen-gw\d+\/)?[^\s/]+\/\w+/g, "/home/ada/shop");
     }
 }"""
 

@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 from code_tasks import TASKS, Dialect, FastMCPDialect, Task
-from serving import ENVIRONMENT, PATIENCE, SCRIPTS, free_port
+from serving import ENVIRONMENT, PATIENCE, SCRIPTS, end, free_port
 from table import Row
 
 HERE = Path(__file__).parent
@@ -139,12 +139,7 @@ class Contender:
 
     def stop(self) -> None:
         if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            end(self.process)
 
 
 def _calls(prefix: str) -> Say:

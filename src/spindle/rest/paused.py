@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spindle.code_mode.workspace import KIND as CODE
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import AuthorizationRequired, NotFoundError, ServerError
 from spindle.listening.response import Response
@@ -27,6 +28,8 @@ ASYNC = "respond-async"
 OPEN = ("queued", "running", "paused")
 ASK_AGAIN = 2
 """Seconds after which to ask again."""
+_KINDS = ("call", CODE)
+"""Runs whose results their callers ask for; the program of an MCP client may have waited for a person."""
 _FOR_CALLERS = ("url", "webhook", "until", "event", "schema")
 """The details of a pause that its caller can use."""
 
@@ -133,7 +136,7 @@ async def look_at(spindle: Spindle, run_id: str, principal: Principal) -> Result
 async def _own(spindle: Spindle, run_id: str, principal: Principal) -> Run:
     run = await spindle.store.run(run_id) if run_id else None
     # The store also finds runs by the beginning of their id.
-    if run is None or run.id != run_id or run.principal.id != principal.id or run.kind != "call":
+    if run is None or run.id != run_id or run.principal.id != principal.id or run.kind not in _KINDS:
         raise NotFoundError(f"there is no run {run_id!r}")
     return run
 

@@ -144,3 +144,66 @@ def test_a_missing_file_and_a_missing_model_are_told(
     assert (code, "no model is chosen" in err) == (2, True)
     (folder / "tasks.yaml").unlink()
     assert evaluated(capsys)[0] == 2
+
+
+def test_one_mistake_is_told_once_in_plain_words(tmp_path: Path) -> None:
+    for text, wrong in {
+        "tasks:\n- taks: x": (
+            "tasks.yaml:2: tasks.0.task: this is missing",
+            "tasks.yaml:2: tasks.0.taks: this is not known; did you mean 'task'?",
+        ),
+        "tasks: []": ("tasks.yaml:1: tasks: there must be at least one",),
+        "- x": ("tasks.yaml:1: the file: this must have names and values, as in `tasks:`",),
+    }.items():
+        (tmp_path / "tasks.yaml").write_text(text)
+        with pytest.raises(ConfigurationError) as caught:
+            read_evaluation(tmp_path / "tasks.yaml")
+        assert caught.value.message.replace(f"{tmp_path}/", "") == "\n".join(wrong)
+
+
+def test_an_expected_tool_that_is_mistyped_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tasks.yaml").write_text(
+        "model: 'openai-chat:x'\ntasks: [{task: a, expect: {calls: [shuot, drop_it]}}]"
+    )
+    with ModelServer(SHOUT, "HI") as models:
+        use(models, monkeypatch)
+        code, _, err = evaluated(capsys)
+    assert code == 1
+    assert "'shuot' is expected, and there is no such tool; did you mean 'shout'?" in err
+    assert "'drop_it' is expected" not in err
+
+
+def test_a_model_that_cannot_be_used_ends_the_evaluation(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tasks.yaml").write_text("model: 'foo:bar'\nrepeat: 50\ntasks: [{task: a}]")
+    code, out, err = evaluated(capsys, "--parallel", "3")
+    assert (code, out) == (2, "")
+    assert err.count("the model 'foo:bar' cannot be used") == 1
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer(SHOUT) as models:
+        use(models, monkeypatch)
+        code, _, err = evaluated(capsys, "--junit", "spindle.toml/report.xml")
+        assert models.left == 1
+    assert code == 2
+    assert "the report spindle.toml/report.xml cannot be written" in err
+
+
+def test_a_report_has_what_readers_of_junit_require(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer(SHOUT, "HI", SHOUT, "Said.") as models:
+        use(models, monkeypatch)
+        evaluated(capsys, "--junit", "new/report.xml")
+    suite = ElementTree.parse(folder / "new" / "report.xml").getroot()
+    assert suite.attrib.keys() == {"name", "tests", "failures", "errors", "skipped", "time"}
+    assert [(case.get("classname"), case.get("name")) for case in suite] == [
+        ("tasks", "loud (1)"),
+        ("tasks", "Say it twice. (1)"),
+    ]

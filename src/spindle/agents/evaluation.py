@@ -13,10 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from spindle.documents.places import TextError
 from spindle.documents.text import read
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import ConfigurationError
+from spindle.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pydantic_core import ErrorDetails
 
     from spindle.agents.events import AgentEvent
 
@@ -154,15 +156,34 @@ def read_evaluation(path: Path) -> Evaluation:
         return Evaluation.model_validate(found.value)
     except ValidationError as error:
         marks = found.find_marks()
+        problems = error.errors(include_url=False)
+        if len(problems) > 1:  # where a task has a mistake, it is not counted
+            problems = [item for item in problems if item["type"] != "too_short"]
         lines: list[str] = []
-        for item in error.errors(include_url=False):
+        for item in problems:
             place = tuple(item["loc"])
             while place and place not in marks:
                 place = place[:-1]
             line = f":{marks[place].line}" if place in marks else ""
             name = ".".join(map(str, item["loc"])) or "the file"
-            lines.append(f"{path}{line}: {name}: {item['msg'].removeprefix('Value error, ')}")
+            lines.append(f"{path}{line}: {name}: {_in_words(item)}")
         raise ConfigurationError("\n".join(lines)) from None
+
+
+def _in_words(item: ErrorDetails) -> str:
+    kind, name = item["type"], str(item["loc"][-1]) if item["loc"] else ""
+    if kind == "extra_forbidden":
+        # By how deep it is: `tasks.0.task`, `tasks.0.expect.calls`, `tasks.0.expect.calls.0.tool`.
+        parts: dict[int, type[_Part]] = {1: Evaluation, 3: EvalTask, 4: Expected}
+        known = list(parts.get(len(item["loc"]), ExpectedCall).model_fields)
+        meant = did_you_mean(name, known, f"known are {', '.join(known)}")
+        return f"this is not known; {meant}"
+    if kind == "too_short":
+        return "there must be at least one"
+    if kind in ("model_type", "dict_type"):
+        return f"this must have names and values{'' if name else ', as in `tasks:`'}"
+    message = item["msg"].removeprefix("Value error, ")
+    return "this is missing" if kind == "missing" else message[:1].lower() + message[1:]
 
 
 def _missing(expected: Sequence[ExpectedCall], made: Sequence[tuple[str, JsonObject]]) -> list[str]:

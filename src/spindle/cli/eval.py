@@ -44,13 +44,27 @@ async def eval_(cli: CliContext, file: Path, parallel: int, junit: Path | None, 
     wanted = read_evaluation(file)
     config = cli.load().agent() if "replay" in cli.tape else cli.settings().agent()
     name = how["model"] or wanted.model or config.model
+    if junit is not None:
+        _make_sure(junit)
     async with cli.open() as app:
         agent = _agent(app, wanted, config, name, approves=how["yes"])
         trials = await _tried(cli, agent, wanted, how["repeat"] or wanted.repeat, parallel)
+        known = [tool.name for tool in await app.tools()]
+    _show(cli, wanted, trials, known)
     if junit is not None:
-        junit.write_bytes(_junit(file.name, trials))
-    _show(cli, wanted, trials)
+        junit.write_bytes(_junit(file, trials))
     return 1 if any(trial.problems for trial in trials) else 0
+
+
+def _make_sure(junit: Path) -> None:
+    """Raises ConfigurationError if the report could not be written in the end, when all is paid for."""
+    from spindle.errors import ConfigurationError
+
+    try:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.open("ab").close()
+    except OSError as error:
+        raise ConfigurationError(f"the report {junit} cannot be written: {error.strerror}") from None
 
 
 def _agent(app: Spindle, wanted: Evaluation, config: Any, name: str | None, *, approves: bool) -> Agent:
@@ -75,31 +89,42 @@ async def _tried(
     cli: CliContext, agent: Agent, wanted: Evaluation, repeat: int, parallel: int
 ) -> list[Trial]:
     from spindle.agents.evaluation import Trial
+    from spindle.errors import ConfigurationError
 
+    wrong: list[ConfigurationError] = []
     trials = [Trial(task, number) for task in wanted.tasks for number in range(1, repeat + 1)]
     free, done = asyncio.Semaphore(parallel), 0
 
     async def tried(trial: Trial) -> None:
         nonlocal done
         async with free:
-            await _try(agent, trial)
+            if wrong:
+                return
+            try:
+                await _try(agent, trial)
+            except ConfigurationError as error:  # what is wrong for one is wrong for all
+                wrong.append(error)
         done += 1
         cli.output.status(f"{done} of {len(trials)} tried")
 
     async with asyncio.TaskGroup() as together:
         for trial in trials:
             together.create_task(tried(trial))
+    if wrong:
+        raise wrong[0]
     return trials
 
 
 async def _try(agent: Agent, trial: Trial) -> None:
     from spindle.agents.outcomes import AgentResult
-    from spindle.errors import SpindleError
+    from spindle.errors import ConfigurationError, SpindleError
     from spindle.runs.outcomes import Paused
 
     began = time.perf_counter()
     try:
         outcome = await agent.run(trial.task.task, on_event=trial.hear)
+    except ConfigurationError:
+        raise
     except SpindleError as error:
         trial.problems.append(f"it ended with an error: {error.message}")
     else:
@@ -114,7 +139,7 @@ async def _try(agent: Agent, trial: Trial) -> None:
     trial.seconds = time.perf_counter() - began
 
 
-def _show(cli: CliContext, wanted: Evaluation, trials: Sequence[Trial]) -> None:
+def _show(cli: CliContext, wanted: Evaluation, trials: Sequence[Trial], known: Sequence[str]) -> None:
     passed = sum(not trial.problems for trial in trials)
     if cli.output.as_json:
         found = [trial.to_dict() for trial in trials]
@@ -137,17 +162,34 @@ def _show(cli: CliContext, wanted: Evaluation, trials: Sequence[Trial]) -> None:
     for trial in trials:
         for problem in trial.problems:
             cli.output.aside(f"{trial.task.title}, trial {trial.number}: {problem}")
+    for line in _mistyped(trials, known):
+        cli.output.aside(line)
     cli.output.aside(f"{passed} of {len(trials)} as expected")
 
 
-def _junit(name: str, trials: Sequence[Trial]) -> bytes:
+def _mistyped(trials: Sequence[Trial], known: Sequence[str]) -> list[str]:
+    """Returns what to say of expected tools that nobody could call."""
+    from spindle.errors import did_you_mean
+
+    expected = {call.tool for trial in trials for call in trial.task.expect.calls}
+    made = {tool for trial in trials for tool, _ in trial.calls}
+    return [
+        f"{name!r} is expected, and there is no such tool; {did_you_mean(name, known, 'see `spindle tools`')}"
+        for name in sorted(expected - made - set(known))
+    ]
+
+
+def _junit(file: Path, trials: Sequence[Trial]) -> bytes:
     from xml.etree import ElementTree as Xml
 
-    failed = sum(bool(trial.problems) for trial in trials)
-    suite = Xml.Element("testsuite", name=name, tests=str(len(trials)), failures=str(failed))
+    counts = {"tests": len(trials), "failures": sum(bool(trial.problems) for trial in trials)}
+    counts |= {"errors": 0, "skipped": 0}
+    took = f"{sum(trial.seconds for trial in trials):.3f}"
+    numbers = {key: str(value) for key, value in counts.items()}
+    suite = Xml.Element("testsuite", {"name": _text(file.name), **numbers, "time": took})
     for trial in trials:
-        title = f"{trial.task.title} ({trial.number})"
-        case = Xml.SubElement(suite, "testcase", name=_text(title), time=f"{trial.seconds:.3f}")
+        about = {"classname": _text(file.stem), "name": _text(f"{trial.task.title} ({trial.number})")}
+        case = Xml.SubElement(suite, "testcase", {**about, "time": f"{trial.seconds:.3f}"})
         if trial.problems:
             told = Xml.SubElement(case, "failure", message=_text(trial.problems[0]))
             told.text = _text("\n".join([*trial.problems, "", trial.answer]))

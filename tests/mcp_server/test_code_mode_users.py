@@ -63,7 +63,10 @@ async def test_only_its_user_goes_on_with_a_program_whose_server_was_killed(
     (tmp_path / "spindle.toml").write_text(place + SETTINGS)
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "tools.py").write_text(TOOLS)
-    async with serve_command(tmp_path) as (url, process), connected(url, list(ERAS)[-1], "token-of-ann") as ann:
+    async with (
+        serve_command(tmp_path) as (url, process),
+        connected(url, list(ERAS)[-1], "token-of-ann") as ann,
+    ):
         waits = await ann.call_tool("run_code", {"code": CODE})
         assert waits.meta is not None
         pause = waits.meta["io.spindle/pause"]

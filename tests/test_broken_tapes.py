@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from servers.running import PATIENCE
 from spindle.calls.tape import Tape, TapedTool
 from spindle.calls.tape_writer import TapeWriter
 from spindle.cli.main import execute
+from spindle.domain.call import Result
+from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError
 from spindle.testing import workspace
 
@@ -128,6 +131,10 @@ def test_the_shell_says_that_a_tape_is_cut(folder: Path, capsys: pytest.CaptureF
         b'{"call": 1e999, "tool": "x", "arguments": {}, "result": {}}',
         b'{"call": 1, "tool": "x", "arguments": {}, "ms": ' + b"9" * 400 + b', "result": {}}',
         b'{"call": 1, "tool": "x", "arguments": {"a": NaN}, "result": {}}',
+        b'{"call": 1, "tool": "x", "arguments": {}, "result": {}}',
+        b'{"call": 1, "tool": "x", "arguments": {}, "result": {"content": 3, "structured": 1}}',
+        b'{"call": 1, "tool": "x", "arguments": {}, "error": {}}',
+        b'{"definition": {}, "name": "x", "source": "s", "kind": "mcp", "fingerprint": "f"}',
         b'{"end": 3}',
         b"\xff\xfe",
     ],
@@ -233,6 +240,7 @@ def test_many_writers_of_one_tape_leave_one_that_is_whole(tmp_path: Path) -> Non
 import sys
 from pathlib import Path
 from spindle.calls.tape_writer import TapeWriter
+from spindle.domain.call import Result
 from spindle.errors import ConfigurationError
 print("ready", flush=True)
 sys.stdin.readline()
@@ -244,7 +252,7 @@ for _ in range(200):
         assert "another process" in error.message, error.message
         continue
     for number in range(3):
-        writer.add("x", {"who": sys.argv[2]}, 0, result={"number": number})
+        writer.add("x", {"who": sys.argv[2]}, 0, result=Result.of_text(str(number)).to_dict())
     writer.close([])
     written += 1
 print(written)
@@ -265,7 +273,7 @@ print(written)
     assert [process.returncode for process in processes] == [0] * 4
     assert sum(map(int, answers)) > 0
     takes = Tape.read(tape).takes
-    assert [take.result for take in takes] == [{"number": number} for number in range(3)]
+    assert [Result.from_dict(take.result or {}).text for take in takes] == ["0", "1", "2"]
     assert len({str(take.arguments) for take in takes}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
 
@@ -286,10 +294,45 @@ def test_what_lies_where_a_tape_is_written_is_not_written_to(tmp_path: Path, pla
 
 def test_a_tape_is_written_once(tmp_path: Path) -> None:
     writer = TapeWriter(tmp_path / "t.jsonl")
-    writer.close([TapedTool("x", "s", "mcp", {"name": "x"}, "f")])
+    spec = ToolSpec("x", "Does it.", {"type": "object"})
+    writer.close([TapedTool("x", "s", "mcp", spec.whole_definition(), "f")])
     writer.add("x", {}, 0, result={})
     assert json.loads((tmp_path / "t.jsonl").read_text().splitlines()[-1]) == {
         "end": {"calls": 0, "tools": 1}
     }
     with pytest.raises(NotFoundError, match=r"no call of x is in t\.jsonl"):
         Tape.read(tmp_path / "t.jsonl").answer("x", {})
+
+
+def test_a_server_that_is_away_is_told_apart_from_an_answer_that_differs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:  # taken, and nobody listens
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        document = {
+            "openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": address}],
+            "paths": {"/now": {"get": {"operationId": "now", "responses": {"200": {"description": "ok"}}}}},
+        }  # fmt: skip
+        (folder / "api.json").write_text(json.dumps(document))
+        (folder / "spindle.toml").write_text(
+            f'[sources.web]\nkind = "openapi"\ndocument = "api.json"\nserver = "{address}"\n'
+            "retry = { attempts = 1 }\n"
+        )
+        writer = TapeWriter(folder / "t.jsonl")
+        found = Result.of_text("seen").to_dict()
+        for tool, result in (("web.now", found), ("read", found), ("reed", found)):
+            writer.add(tool, {}, 0, result=result)
+        writer.close([])
+        assert execute(["replay", "t.jsonl", "--verify", "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)
+        assert {item["what"]: item["outcome"] for item in told["calls"]} == {
+            "reed": "differs", "call 1 of web.now": "failed", "call 2 of read": "same",
+        }  # fmt: skip
+        assert "did you mean 'read'?" in told["calls"][0]["why"]
+        assert told["differs"]
+        writer = TapeWriter(folder / "t.jsonl")
+        writer.add("web.now", {}, 0, result=found)
+        writer.close([])
+        assert execute(["replay", "t.jsonl", "--verify", "--json"]) == 1
+        assert not json.loads(capsys.readouterr().out)["differs"]

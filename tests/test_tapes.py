@@ -24,6 +24,8 @@ from spindle.app import Spindle
 from spindle.calls.tape import Tape, TapedTool
 from spindle.calls.tape_writer import TapeWriter
 from spindle.cli.main import execute
+from spindle.domain.call import Result
+from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, RateLimitedError
 from spindle.settings import Settings
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
@@ -379,8 +381,9 @@ async def test_a_tape_is_played_under_the_same_names_without_its_workspace(
 
 def test_a_tool_that_is_gone_is_told_with_the_nearest(tmp_path: Path) -> None:
     writer = TapeWriter(tmp_path / "t.jsonl")
-    writer.add("web.hello", {}, 0.1, result={})
-    writer.close([TapedTool("web.hello", "web", "mcp", {"name": "hello"}, "f")])
+    writer.add("web.hello", {}, 0.1, result=Result.of_text("hello").to_dict())
+    spec = ToolSpec("hello", "Says it.", {"type": "object"})
+    writer.close([TapedTool("web.hello", "web", "mcp", spec.whole_definition(), "f")])
     tape = Tape.read(tmp_path / "t.jsonl")
     with pytest.raises(NotFoundError, match=r"no call of web.hallo is in .*; the nearest"):
         tape.answer("web.hallo", {})

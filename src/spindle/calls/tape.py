@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spindle.calls.record import MASK
+from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, from_json, is_array, is_object
-from spindle.errors import ConfigurationError, NotFoundError
+from spindle.domain.tool import ToolSpec
+from spindle.errors import ConfigurationError, NotFoundError, from_description
 
 FORMAT = 1
 MAX_SIZE = 256 * 1024 * 1024
@@ -184,7 +186,7 @@ class Tape:
         for number, line in enumerate(lines, 1):
             try:
                 end = _read_line(from_json(line), number, tools, takes)
-            except (ValueError, KeyError, TypeError, OverflowError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                 if (
                     1 < number == len(lines)
                     and not line.endswith(b"\n")
@@ -229,6 +231,7 @@ def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]
     elif "definition" in line:
         definition, kind = _object(line, "definition"), str(line["kind"])
         name, source = str(line["name"]), str(line["source"])
+        ToolSpec.from_definition(definition)  # raises where it is none
         tools.append(TapedTool(name, source, kind, definition, str(line["fingerprint"])))
     else:
         is_model, is_request = "model" in line, "request" in line
@@ -237,6 +240,10 @@ def _read_line(line: Any, number: int, tools: list[TapedTool], takes: list[Take]
         source = (str(line["source"]), str(line["kind"])) if is_request else None
         result = _object(line, "result") if "result" in line else None
         error = _object(line, "error") if result is None else None
+        if error is not None:
+            from_description(error)
+        elif result is not None and not is_model and not is_request:
+            Result.from_dict(result)
         took = float(line.get("ms", 0))
         takes.append(Take(int(line["call"]), tool, arguments, took, result, error, is_model, source))
     return None

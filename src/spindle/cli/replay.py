@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.calls.tape import Take, Tape
     from spindle.domain.json_schema import JsonObject
+    from spindle.errors import SpindleError
 
 
 @command("replay")
@@ -26,9 +27,9 @@ async def replay(cli: CliContext, tape: Path, *, verify: bool, everything: bool)
     """Show what is on a tape that --record made.
 
     With --verify the tools on the tape are compared with those of this workspace, and calls of tools that
-    only read are made once more, as are requests for resources and prompts: what differs is listed, and the
-    exit code is 1. Calls that failed, those of other tools and what models answered are not compared; --all
-    makes calls of all tools.
+    only read are made once more, as are requests for resources and prompts: what differs, and what could not
+    be asked, is listed, and the exit code is 1. Calls that failed, those of other tools and what models
+    answered are not compared; --all makes calls of all tools.
     """
     from spindle.calls.tape import Tape
     from spindle.cli.errors import UsageMistakeError
@@ -41,14 +42,14 @@ async def replay(cli: CliContext, tape: Path, *, verify: bool, everything: bool)
         return 0
     async with cli.open() as app:
         found = await _verified(cli, app, read, everything=everything)
-    differs = [item for item in found if item["outcome"] == "differs"]
+    outcomes = {item["outcome"] for item in found}
     if cli.output.as_json:
-        cli.output.json({"differs": bool(differs), "calls": found})
+        cli.output.json({"differs": "differs" in outcomes, "calls": found})
     else:
         for item in found:
             why = f": {item['why']}" if "why" in item else ""
             cli.output.line(f"{item['outcome']:<8} {item['what']}{why}")
-    return 1 if differs else 0
+    return 1 if outcomes & {"differs", "failed"} else 0
 
 
 def _show(cli: CliContext, tape: Tape) -> None:
@@ -86,7 +87,7 @@ async def _verified(cli: CliContext, app: Spindle, tape: Tape, *, everything: bo
         try:
             live[name] = await app.show(name)
         except SpindleError as error:
-            found.append({"what": name, "outcome": "differs", "why": error.message})
+            found.append({"what": name, **_told(error)})
             continue
         known = tape.tools.get(name)
         if known is not None and known.fingerprint != live[name].fingerprint:
@@ -119,7 +120,7 @@ async def _compared(app: Spindle, take: Take) -> JsonObject:
     try:
         result = await app.call(take.tool, take.arguments, CallOptions(use_cache=False))
     except SpindleError as error:
-        return {"outcome": "differs", "why": error.message}
+        return _told(error)
     except Interruption as asked:
         what = "approval" if isinstance(asked, ApprovalRequired) else "a person"
         return {"outcome": "skipped", "why": f"it waits for {what}"}
@@ -139,9 +140,19 @@ async def _asked_again(app: Spindle, take: Take) -> JsonObject:
         method = take.tool.removeprefix(f"{source}.")
         now = await app.requests.request(source, LOCAL, method, take.arguments)
     except SpindleError as error:
-        return {"outcome": "differs", "why": error.message}
+        return _told(error)
     told = differences(take.result, now or {})
     return {"outcome": "differs", "why": told} if told else {"outcome": "same"}
+
+
+def _told(error: SpindleError) -> JsonObject:
+    """Says how a call failed: as an answer that is another one now, or because there was no answer."""
+    from spindle.errors import InvalidArgumentsError, NotFoundError, ToolError
+
+    is_answer = isinstance(error, InvalidArgumentsError | NotFoundError | ToolError)
+    hint = error.hint_for("shell")
+    why = error.message if hint is None else f"{error.message}; {hint}"
+    return {"outcome": "differs" if is_answer else "failed", "why": why}
 
 
 def _changed(before: JsonObject, now: JsonObject) -> str:

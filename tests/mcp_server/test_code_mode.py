@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import spindle
 from mcp_server.test_mcp_access import TOKENS, connected, names, workspace
 from servers.serving import ERAS, serve_command, served, text_of
 from spindle import Context, tool
+from spindle.domain.serve import ServeConfig
+from spindle.errors import ConfigurationError
+from spindle.mcp_server.server import CatalogServer
+from spindle.serving.access import ServingAccess
 
 __all__ = ["workspace"]
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
@@ -128,3 +133,13 @@ async def test_a_program_keeps_to_the_limits_of_the_settings(tmp_path: Path) -> 
     assert "more than 20 MB" in said["memory"]
     assert "longer than 2 s" in said["seconds"]
     assert shop.done == ["look a"]
+
+
+async def test_without_its_extra_code_mode_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spindle.toml").touch()
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    async with spindle.open(tmp_path) as app:
+        with pytest.raises(ConfigurationError, match="code mode needs the extra `code`"):
+            CatalogServer(app, ServingAccess.of(ServeConfig(mode="code"), {}))

@@ -20,7 +20,8 @@ from spindle.calls.limits import Limit
 from spindle.code_mode.limits import MOST_CODE, MOST_GIVEN, MOST_PRINTED, MOST_RETURNED
 from spindle.code_mode.values import LargeValueError, as_json, as_shown
 from spindle.code_mode.workers import CHECKOUT, WorkerUse
-from spindle.errors import ConfigurationError, InvalidArgumentsError, ServerError
+from spindle.code_mode.workspace import require_library
+from spindle.errors import InvalidArgumentsError, ServerError
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -216,16 +217,6 @@ class Sandbox:
                 await in_thread(pool.__enter__, "program")
                 self._pool = pool
             return self._pool
-
-
-def require_library() -> None:
-    """Raises ConfigurationError if the extra is not installed."""
-    try:
-        import pydantic_monty  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    except ImportError as error:
-        raise ConfigurationError(
-            "code mode needs the extra `code`", hint='pip install "spindle-tools[code]"'
-        ) from error
 
 
 def _factory(monty: Any, make: Callable[[], ToolModule]) -> Callable[[], Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.auth.details import DetailSealer
 from spindle.calls.requests import Client
+from spindle.code_mode.workspace import require_library
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
@@ -68,6 +69,8 @@ class CatalogServer:
     """Serves an open workspace. The transports bring requests in through `kernel`."""
 
     def __init__(self, app: Spindle, access: ServingAccess) -> None:
+        if access.config.mode == "code":
+            require_library()  # now, and not when somebody has written the first program
         self.app = app
         self.access = access
         self.connect = ConnectTools(app, self.access)

@@ -18,7 +18,7 @@ from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType, check
 from spindle.agents.record import KIND
 from spindle.agents.usage import read_prices
 from spindle.calls.options import CallOptions
-from spindle.code_mode.workspace import require_library as require_sandbox
+from spindle.code_mode.limits import require_library as require_sandbox
 from spindle.domain.call import new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import ConfigurationError, PermissionDeniedError

@@ -1,13 +1,14 @@
-"""The limits of a program, and how it ended."""
+"""The limits of a program, how it ended, and whether one can be executed at all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ToolError
+from spindle.errors import ConfigurationError, ToolError
 
 MOST_PRINTED: Final = 100_000
 """Characters that a program may print. What follows is left out."""
@@ -59,6 +60,12 @@ class CodeResult:
         """Returns what a model is told of it."""
         told: JsonObject = {"value": self.value}
         return told | ({"printed": self.printed} if self.printed else {})
+
+
+def require_library() -> None:
+    """Raises ConfigurationError if the extra is not installed."""
+    if find_spec("pydantic_monty") is None:
+        raise ConfigurationError("code mode needs the extra `code`", hint='pip install "spindle-tools[code]"')
 
 
 class ProgramError(ToolError):

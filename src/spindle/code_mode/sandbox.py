@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spindle.calls.limits import Limit
-from spindle.code_mode.limits import MOST_CODE, MOST_GIVEN, MOST_PRINTED, MOST_RETURNED
+from spindle.code_mode.limits import MOST_CODE, MOST_GIVEN, MOST_PRINTED, MOST_RETURNED, require_library
 from spindle.code_mode.values import LargeValueError, as_json, as_shown
 from spindle.code_mode.workers import CHECKOUT, WorkerUse
-from spindle.code_mode.workspace import require_library
 from spindle.errors import InvalidArgumentsError, ServerError
 from spindle.threads import in_thread
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.errors import ConfigurationError
 from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:
@@ -26,12 +24,6 @@ if TYPE_CHECKING:
 KIND: Final = "code"
 """The kind of runs that are programs."""
 Gate = Callable[["Principal", str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-
-
-def require_library() -> None:
-    """Raises ConfigurationError if the extra is not installed."""
-    if find_spec("pydantic_monty") is None:
-        raise ConfigurationError("code mode needs the extra `code`", hint='pip install "spindle-tools[code]"')
 
 
 class WorkspaceCode:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.auth.details import DetailSealer
 from spindle.calls.requests import Client
-from spindle.code_mode.workspace import require_library
+from spindle.code_mode.limits import require_library
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool

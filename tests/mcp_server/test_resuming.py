@@ -26,6 +26,7 @@ from spindle.auth.keys import new_key
 from spindle.catalog.diff import SyncReport
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.event_ids import EventId, read_event_id
+from spindle.mcp_server.exchange import PostExchange
 from spindle.mcp_server.kept_answers import LOST, KeptAnswer, KeptAnswers, Moved, Waiting
 from spindle.mcp_server.suspended_state import mark_of_question
 from spindle.stores.sqlite import SqliteStore
@@ -185,6 +186,23 @@ async def test_what_a_process_stored_between_a_look_and_its_death_is_found(
     assert looks > 1
     assert done["id"] == 5
     assert "ann@example.com" in json.dumps(done["result"])
+
+
+async def test_a_client_is_watched_from_the_first_event_on() -> None:
+    """What is kept of the answer depends on whether it has left; not every request has a timer for that."""
+
+    async def left() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def heard(_: Any) -> None:
+        pass
+
+    exchange = PostExchange(left, heard, streams=True, cancels=False)
+    await exchange.event({"jsonrpc": "2.0", "method": "notifications/message"})
+    async with asyncio.timeout(PATIENCE):
+        while not exchange.is_gone:
+            await asyncio.sleep(0)
+    await exchange.stop_watching()
 
 
 async def test_a_process_that_counted_as_gone_does_not_go_on_beside_another(tmp_path: Path) -> None:

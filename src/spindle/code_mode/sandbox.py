@@ -58,7 +58,7 @@ class AskedCall:
     function: str
     given: JsonObject
     problem: str | None = None
-    """What is wrong with its arguments."""
+    """The mistake in its arguments, if there is one."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.mcp_server.calling import METHOD, failed
 from spindle.mcp_server.channel import RequestChannel, cancelled_message
-from spindle.mcp_server.exchange import WATCH_AFTER, PostExchange, head_of
+from spindle.mcp_server.exchange import PostExchange, head_of
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import MAX_RUNNING
 from spindle.serving.running import end_without_answer
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _KEYS = {"jsonrpc", "id", "method", "params"}
 _PARAMS = {"name", "arguments"}
+WATCH_AFTER = 2.0
+"""Seconds after which we begin to look whether the client still waits. Nothing ends when it does not, unlike
+elsewhere; and of a thousand clients, most wait for their turn for longer than others take to be answered."""
 
 
 class DirectCalls:

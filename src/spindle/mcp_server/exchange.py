@@ -118,6 +118,8 @@ class PostExchange(Timer):
             self._started = True
             if self.kept is None and self.keep is not None:
                 self.kept = self.keep()
+            if self._watch is None:
+                self.ring()  # what is kept depends on it whether the client has heard the answer
             headers = [*SSE_HEADERS, *self.headers]
             await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 

@@ -28,6 +28,7 @@ from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.event_ids import EventId, read_event_id
 from spindle.mcp_server.exchange import PostExchange
 from spindle.mcp_server.kept_answers import LOST, KeptAnswer, KeptAnswers, Moved, Waiting
+from spindle.mcp_server.resuming import Resuming
 from spindle.mcp_server.suspended_state import mark_of_question
 from spindle.stores.sqlite import SqliteStore
 
@@ -188,6 +189,36 @@ async def test_what_a_process_stored_between_a_look_and_its_death_is_found(
     assert "ann@example.com" in json.dumps(done["result"])
 
 
+async def test_what_was_heard_of_a_process_before_its_death_is_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, looks = KeptAnswers.stored, 0
+
+    async def as_before(self: KeptAnswers, *about: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return None if looks == 1 else await stored(self, *about)
+
+    async def until_death(self: Any, key: Any, last: EventId) -> AsyncGenerator[bytes]:
+        frames: Any = await stored(self._kept, key, last.process)
+        yield frames[0][1]
+
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http, asyncio.timeout(2 * PATIENCE):
+        async with one_of(tmp_path, shutdown_timeout=1) as (url, _):
+            headers = await handshake(http, url, elicitation={})
+            question = await question_of(http, url, headers)
+            assert (await http.post(url, json=answer(question), headers=headers)).status_code == 202
+            async with stream(http, url, after(question["event"], headers)) as messages:
+                done = await anext(messages)
+        first = read_event_id(question["event"])
+        assert first is not None
+        async with one_of(tmp_path) as (url, _):
+            monkeypatch.setattr(KeptAnswers, "stored", as_before)
+            monkeypatch.setattr(Resuming, "_elsewhere", until_death)
+            async with stream(http, url, after(first._replace(number=0).text(), headers)) as messages:
+                assert [item["event"] async for item in messages] == [question["event"], done["event"]]
+
+
 async def test_a_client_is_watched_from_the_first_event_on() -> None:
     """What is kept of the answer depends on whether it has left; not every request has a timer for that."""
 
@@ -203,6 +234,25 @@ async def test_a_client_is_watched_from_the_first_event_on() -> None:
         while not exchange.is_gone:
             await asyncio.sleep(0)
     await exchange.stop_watching()
+
+
+async def test_a_client_is_watched_once() -> None:
+    """Its stream begins, and then the timer rings too."""
+
+    async def stay() -> Any:
+        await asyncio.Event().wait()
+
+    async def heard(_: Any) -> None:
+        pass
+
+    before = asyncio.all_tasks()
+    exchange = PostExchange(stay, heard, streams=True, cancels=False)
+    await exchange.event({"jsonrpc": "2.0", "method": "notifications/message"})
+    exchange.ring()
+    watching = asyncio.all_tasks() - before
+    assert len(watching) == 1
+    await exchange.stop_watching()
+    assert all(task.done() for task in watching)
 
 
 async def test_a_process_that_counted_as_gone_does_not_go_on_beside_another(tmp_path: Path) -> None:

@@ -118,8 +118,7 @@ class PostExchange(Timer):
             self._started = True
             if self.kept is None and self.keep is not None:
                 self.kept = self.keep()
-            if self._watch is None:
-                self.ring()  # what is kept depends on it whether the client has heard the answer
+            self.ring()  # what is kept depends on it whether the client has heard the answer
             headers = [*SSE_HEADERS, *self.headers]
             await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -127,7 +126,8 @@ class PostExchange(Timer):
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
     def ring(self) -> None:
-        self._watch = asyncio.create_task(self._watch_client())
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._watch_client())
 
     async def _watch_client(self) -> None:
         leaving = asyncio.create_task(until_gone(self.receive))

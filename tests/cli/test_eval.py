@@ -179,8 +179,9 @@ def test_a_model_that_cannot_be_used_ends_the_evaluation(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "tasks.yaml").write_text("model: 'foo:bar'\nrepeat: 50\ntasks: [{task: a}]")
-    code, out, err = evaluated(capsys, "--parallel", "3")
+    code, out, err = evaluated(capsys, "--parallel", "3", "--junit", "report.xml")
     assert (code, out) == (2, "")
+    assert not (folder / "report.xml").exists()
     assert err.count("the model 'foo:bar' cannot be used") == 1
 
 

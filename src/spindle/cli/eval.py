@@ -62,7 +62,10 @@ def _make_sure(junit: Path) -> None:
 
     try:
         junit.parent.mkdir(parents=True, exist_ok=True)
+        was_there = junit.exists()
         junit.open("ab").close()
+        if not was_there:
+            junit.unlink()  # nobody should read an empty one, if the evaluation does not come to its end
     except OSError as error:
         raise ConfigurationError(f"the report {junit} cannot be written: {error.strerror}") from None
 

@@ -45,6 +45,14 @@ async def keys(store: SqliteStore) -> list[str]:
     return [found.key for found in reversed(await store.calls(limit=-1))]
 
 
+async def moved(store: SqliteStore) -> None:
+    """Waits until what was to be moved is."""
+    calls = store._calls
+    async with asyncio.timeout(30):
+        while calls._timer is not None or calls._moving is None or not calls._moving.done():
+            await asyncio.sleep(0)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
@@ -102,8 +110,83 @@ async def test_a_group_is_moved_without_a_reader(path: Path) -> None:
     async with SqliteStore(path) as store:
         for number in range(FEW + 2 * GROUP):
             await store.save_call(record(number))
+        await moved(store)
         assert stored(path) == names(0, FEW + 2 * GROUP)
     assert files(path) == []
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of records that were read."""
+    found: list[Path] = []
+    read = spool._read
+
+    def noted(path: Path, start: int) -> spool._Found:
+        found.append(path)
+        return read(path, start)
+
+    monkeypatch.setattr(spool, "_read", noted)
+    return found
+
+
+async def test_what_a_process_holds_in_memory_is_not_read_from_its_file(
+    path: Path, reads: list[Path]
+) -> None:
+    async with SqliteStore(path) as store:
+        for number in range(FEW + 3 * GROUP):
+            await store.save_call(record(number))
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        await moved(store)
+        assert stored(path) == names(0, FEW + 3 * GROUP)
+        assert reads == []
+
+
+async def test_records_that_a_reader_has_moved_meanwhile_are_not_moved_again_nor_the_others_read(
+    path: Path, reads: list[Path]
+) -> None:
+    async with SqliteStore(path) as store, SqliteStore(path) as reader:
+        for number in range(FEW + GROUP):
+            await store.save_call(record(number))
+            if number == FEW + GROUP // 2:
+                assert await keys(reader) == names(0, number + 1)
+        await moved(store)
+        assert stored(path) == names(0, FEW + GROUP)
+        assert len(reads) == 1
+
+
+async def test_records_of_a_file_that_others_have_moved_and_removed_are_not_moved_again(path: Path) -> None:
+    async with SqliteStore(path) as store, SqliteStore(path) as reader:
+        for number in range(MANY):
+            await store.save_call(record(number))
+        held = store._calls._spool
+        own = held.take()
+        held.close()
+        assert await keys(reader) == names(0, MANY)
+        assert await keys(reader) == names(0, MANY)
+        assert files(path) == []
+        assert await store._writer.run(lambda db: spool.move_own(db, own))
+        assert stored(path) == names(0, MANY)
+
+
+async def test_records_beyond_those_held_in_memory_are_read_from_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[Path]
+) -> None:
+    monkeypatch.setattr(spool, "MOST_HELD", 50)
+    async with SqliteStore(path) as store:
+        for number in range(FEW + 2 * GROUP):  # in one turn, in which nothing is moved
+            await store.save_call(record(number))
+        assert store._calls._spool._held <= 50
+        await moved(store)
+        assert stored(path) == names(0, FEW + 2 * GROUP)
+        assert reads
+        reads.clear()
+        for number in range(FEW + 2 * GROUP, FEW + 2 * GROUP + 40):
+            await store.save_call(record(number))
+        store._calls._move_now()
+        await moved(store)
+        assert stored(path) == names(0, FEW + 2 * GROUP + 40)
+        assert reads == []
 
 
 async def test_a_lone_record_is_moved_after_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +194,11 @@ async def test_a_lone_record_is_moved_after_a_while(path: Path, monkeypatch: pyt
     async with SqliteStore(path) as store:
         for number in range(FEW + 1):
             await store.save_call(record(number))
-        async with asyncio.timeout(30):
-            while store._calls._timer is not None:
-                await asyncio.sleep(0)
+        await moved(store)
         assert stored(path) == names(0, FEW + 1)
 
 
-async def test_a_group_that_finds_the_database_held_is_moved_by_the_thread(path: Path) -> None:
+async def test_a_group_that_finds_the_database_held_is_moved_when_it_is_free(path: Path) -> None:
     async with SqliteStore(path) as store:
         other = sqlite3.connect(path, isolation_level=None)
         for number in range(FEW):
@@ -299,8 +380,10 @@ async def test_a_long_file_is_left_for_a_new_one(path: Path, monkeypatch: pytest
         for number in range(200):
             await store.save_call(record(number))
         assert len(files(path)) > 3
+        await moved(store)
+        assert stored(path) == names(0, 200)
+        assert len(files(path)) <= 1, "nobody has read them"
         assert await keys(store) == names(0, 200)
-        assert len(files(path)) <= 1
 
 
 async def test_a_large_record_goes_straight_into_the_table(path: Path) -> None:

@@ -33,7 +33,9 @@ MAX_READ: Final = 4 * MAX_ROW
 """Bytes of a file that are moved in one transaction."""
 MAX_FILE: Final = 4 * 1024 * 1024
 """Bytes of a file after which a process begins another one."""
-INSERT: Final = RowInsert("calls", CALL)
+MOST_HELD: Final = 4096
+"""Records that are held in memory until they are moved. More are read from the file."""
+INSERT: Final = RowInsert("calls", CALL, optional=len(CALL) - CALL.index("error"))
 
 _BLOBS = tuple(CALL.index(name) for name in ("arguments", "error", "result"))
 _REQUIRED = CALL.index("error")
@@ -64,11 +66,12 @@ def line_of(row: Row) -> bytes | None:
 class Unmoved:
     """The newest records of a process's own file, which need not be read from there."""
 
-    def __init__(self, mark: str, start: int, end: int, rows: list[Row]) -> None:
-        self.mark = mark
+    def __init__(self, path: Path, start: int, groups: list[tuple[int, Sequence[Row]]]) -> None:
+        self.path = path
         self.start = start
-        self.end = end
-        self.rows = rows
+        """The place in the file at which they begin."""
+        self.groups = groups
+        """As they were appended, each with the place at which it ends."""
 
 
 class Spool:
@@ -77,9 +80,12 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: int | None = None
-        self._mark = ""
-        self._moved = self._size = 0
-        self._rows: list[Row] = []
+        self._path = folder
+        self._start = self._size = 0
+        self._groups: list[tuple[int, Sequence[Row]]] = []
+        self._held = 0
+        self._has_left = False
+        """True if there may be records that are only in files."""
 
     def append(self, lines: bytes, rows: Sequence[Row]) -> bool:
         """Adds the lines of some rows, all or none. Once this returns, they survive this process. True if the
@@ -95,7 +101,10 @@ class Spool:
         except OSError as error:
             raise _as_store_error(error) from None
         self._size += written
-        self._rows += rows
+        if self._held >= MOST_HELD:
+            self._let_go()
+        self._groups.append((self._size, rows))
+        self._held += len(rows)
         return self._size > MAX_FILE
 
     def _take_back(self) -> None:
@@ -107,18 +116,24 @@ class Spool:
             self.close()  # what comes next must not become the rest of that line
             raise
 
-    def take(self) -> Unmoved:
-        """The records since the last time. If they do not get into the table, they are read from the file."""
-        rows, start = self._rows, self._moved
-        self._rows, self._moved = [], self._size
-        return Unmoved(self._mark, start, self._size, rows)
+    def take(self) -> Unmoved | None:
+        """The records since the last time. If they do not get into the table, they are read from the file.
+        None if there are others, which can only be read."""
+        own = None if self._has_left else Unmoved(self._path, self._start, self._groups)
+        self._let_go()
+        self._start, self._has_left = self._size, False
+        return own
+
+    def _let_go(self) -> None:
+        """Holds the records no longer, which must then be read from the file."""
+        self._groups, self._held, self._has_left = [], 0, True
 
     def close(self) -> None:
         """Lets go of the file. Whoever moves the last of its records removes it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-            self._rows = []
+            self._let_go()
 
     def _begin(self) -> None:
         make_folder(self._folder)
@@ -126,9 +141,8 @@ class Spool:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Nobody may see it without its lock: a file that nobody holds is removed.
-        path.rename(path.with_suffix(ENDING))
-        self._file, self._mark = file, f"{_MARK}{path.name}{ENDING}"
-        self._moved = self._size = 0
+        self._file, self._path = file, path.rename(path.with_suffix(ENDING))
+        self._start = self._size = 0
 
 
 def has_records(folder: Path) -> bool:
@@ -143,12 +157,20 @@ def has_records(folder: Path) -> bool:
 
 
 def move_own(db: sqlite3.Connection, own: Unmoved) -> bool:
-    """Moves the newest records of this process. False if others have moved some of them meanwhile."""
-    place = db.execute("SELECT value FROM meta WHERE key = ?", (own.mark,)).fetchone() or (0,)
-    if place != (own.start,):
-        return False
-    INSERT.add(db, own.rows)
-    db.execute(_SET_PLACE, (own.mark, own.end))
+    """Moves the newest records of this process, those that others have not moved meanwhile. False if they
+    must be read from the file."""
+    mark = f"{_MARK}{own.path.name}"
+    found = db.execute("SELECT value FROM meta WHERE key = ?", (mark,)).fetchone()
+    if found is None and not own.path.exists():
+        return True  # others have moved all of it, and removed it
+    place = found[0] if found is not None else 0
+    starts = [own.start, *(end for end, _ in own.groups)]
+    if place not in starts:
+        return place > starts[-1]
+    left = own.groups[starts.index(place) :]
+    if left:
+        INSERT.add(db, [row for _, rows in left for row in rows])
+        db.execute(_SET_PLACE, (mark, left[-1][0]))
     return True
 
 

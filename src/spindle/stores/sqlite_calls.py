@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +28,8 @@ from spindle.stores.worker import Worker
 FEW: Final = 16
 """Records of a process that go straight into the table: most commands make no more calls than that, and a
 file of their own would be more work."""
-GROUP: Final = 128
-"""Records that are moved into the table together: that takes half a millisecond."""
+GROUP: Final = 512
+"""Records that are moved into the table together, in a thread: that takes some milliseconds."""
 MOVE_AFTER: Final = 1.0
 """Seconds that a record stays in the file, if not so many come that they are moved before."""
 
@@ -88,10 +89,10 @@ class CallRows:
         assert self._spool is not None
         is_long = self._spool.append(lines, rows)
         self._unmoved += len(rows)
-        if self._unmoved >= GROUP or is_long:
+        if is_long:
+            self._spool.close()
+        if is_long or self._unmoved >= GROUP:
             self._move_now()
-            if is_long:
-                self._spool.close()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(MOVE_AFTER, self._move_now)
 
@@ -130,17 +131,20 @@ class CallRows:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._unmoved = 0
-        assert self._spool is not None
-        own = self._spool.take()
-        moved = self._at_once.attempt(lambda db: move_own(db, own))
-        if (moved is None or not moved.outcome) and (self._moving is None or self._moving.done()):
+        if self._moving is None or self._moving.done():
             self._moving = asyncio.ensure_future(self._move())
 
     async def _move(self) -> None:
         # They are safe where they are. Who reads the table moves them too, and is told why that fails.
         with contextlib.suppress(StoreError):
-            await self.settle()
+            while self._spool is not None and self._unmoved:
+                own, self._unmoved = self._spool.take(), 0
+                if own is None or not await self._writer.run(partial(move_own, own=own)):
+                    await self.settle()
+                if self._unmoved < GROUP:
+                    break
+        if self._unmoved and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(MOVE_AFTER, self._move_now)
 
     async def _through_thread(self, row: Row) -> None:
         await self._writer.run(lambda db: db.execute(INSERT.one, row) and None)

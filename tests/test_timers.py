@@ -34,8 +34,8 @@ async def test_a_timer_that_was_stopped_does_not_ring_and_holds_up_nobody() -> N
     first, second, shorter = Bell(0.02, rung, "first"), Bell(0.02, rung, "second"), Bell(0.01, rung, "short")
     for bell in (first, second, shorter):
         timers.start(bell)
-    timers.stop(first)
-    timers.stop(first)
+    first.stop()
+    first.stop()
     await second.heard.wait()
     assert rung == ["short", "second"]
 
@@ -58,5 +58,5 @@ async def test_lengths_that_are_used_once_do_not_add_up() -> None:
     for number in range(10_000):
         bell = Bell(30 + number / 1000, rung, "never")
         timers.start(bell)
-        timers.stop(bell)
+        bell.stop()
     assert len(timers) <= MAX_UNUSED + 1

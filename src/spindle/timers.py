@@ -16,12 +16,17 @@ PRECISION = 0.001
 class Timer:
     """Something that happens at a time, unless it is stopped before."""
 
-    __slots__ = ("_seconds", "_when")
+    __slots__ = ("_line", "_seconds", "_when")
 
+    _line: dict[Timer, None]
     _when: float
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+
+    def stop(self) -> None:
+        """Has it not ring. It must have been set once."""
+        self._line.pop(self, None)
 
     def ring(self) -> None:
         """Does what it was set for."""
@@ -29,13 +34,13 @@ class Timer:
 
 
 class _Line:
-    """The timers of one length, the first to ring first."""
+    """The timers of one length that are set, the first to ring first, and the loop's for them."""
 
     __slots__ = ("handle", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, handle: asyncio.TimerHandle) -> None:
+        self.handle = handle
         self.waiting: dict[Timer, None] = {}
-        self.handle: asyncio.TimerHandle | None = None
 
 
 class Timers:
@@ -43,6 +48,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._lines: dict[float, _Line] = {}
+        self._most = MAX_UNUSED
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -50,25 +56,24 @@ class Timers:
     def start(self, timer: Timer) -> None:
         """Sets a timer that is not set."""
         seconds = timer._seconds  # pyright: ignore[reportPrivateUsage]
+        line = self._lines.get(seconds)
+        if line is None:
+            line = self._new_line(seconds)
+        timer._line = waiting = line.waiting  # pyright: ignore[reportPrivateUsage]
         timer._when = time.monotonic() + seconds  # pyright: ignore[reportPrivateUsage]
-        line = self._lines.get(seconds)
-        if line is None:
-            line = self._lines[seconds] = _Line()
-        line.waiting[timer] = None
-        if line.handle is None:
-            line.handle = asyncio.get_running_loop().call_later(seconds, self._ring, seconds)
+        waiting[timer] = None
 
-    def stop(self, timer: Timer) -> None:
-        """Stops a timer, if it is set."""
-        seconds = timer._seconds  # pyright: ignore[reportPrivateUsage]
-        line = self._lines.get(seconds)
-        if line is None:
-            return
-        line.waiting.pop(timer, None)
-        # The loop's timer stays for the next of this length; but lengths that are seldom add up.
-        if not line.waiting and len(self._lines) > MAX_UNUSED and line.handle is not None:
-            line.handle.cancel()
-            del self._lines[seconds]
+    def _new_line(self, seconds: float) -> _Line:
+        if len(self._lines) >= self._most:
+            # The loop's timer stays for the next of its length; but lengths that are seldom add up.
+            for length, line in list(self._lines.items()):
+                if not line.waiting:
+                    line.handle.cancel()
+                    del self._lines[length]
+            self._most = max(MAX_UNUSED, 2 * len(self._lines))
+        handle = asyncio.get_running_loop().call_later(seconds, self._ring, seconds)
+        line = self._lines[seconds] = _Line(handle)
+        return line
 
     def _ring(self, seconds: float) -> None:
         line = self._lines[seconds]

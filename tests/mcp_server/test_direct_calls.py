@@ -224,9 +224,9 @@ async def test_a_body_over_the_limit_is_refused(tmp_path: Path) -> None:
 
 async def test_too_many_requests_of_a_client_are_refused(tmp_path: Path) -> None:
     async with shouting(tmp_path, quotas={"requests": 1}) as (client, access, _url):
-        assert access.begin("ann", {}), "as one that this task answers"
+        assert access.begin("ann", {}, asyncio.current_task()), "as one that this task answers"
         assert (await client.ask(client.call("shout", text="x")))[0] == 429
-        access.end("ann")
+        access.running.end("ann", asyncio.current_task())
         assert text_of((await client.ask(client.call("shout", text="x")))[1]) == "X"
         assert len(access.running) == 0
 

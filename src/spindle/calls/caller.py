@@ -161,7 +161,7 @@ class Caller:
                 key = IdempotencyKey(*prepared.key_place, step)
                 if key.place == "parameter":
                     given = {key.name: key.value, **given}
-            if not self._validation.fits(tool, given, config.check_formats):
+            if not self._validation.fits(tool, given, prepared.check_formats):
                 await self._validation.prepare(tool)
                 try:
                     self._validate(tool, given, config, running)
@@ -169,7 +169,7 @@ class Caller:
                     running.is_large = True
                     await in_short_turn(self._validate, tool, given, config, running)
             why = None
-            if journal is not None or options.approve is not None or config.approve:
+            if (journal is not None and journal.policy) or options.approve or prepared.has_approvals:
                 why = reason_for_approval(prepared, options, given, journal)
             if why is not None:
                 running.stage = "approval"
@@ -190,7 +190,7 @@ class Caller:
             host, peer, answers = CallHost(self, options.principal, journal), options.peer, self.answers
             if answers is not None and (prepared.asks_model or answers.on_question is not None):
                 peer = answers.peer(tool.source, tool.name, config, host, peer)
-            running.timeout = config.timeout if options.timeout is None else options.timeout
+            running.timeout = prepared.timeout if options.timeout is None else options.timeout
             running.peer = None if peer is None else PatientPeer(peer, running.timeout)
             call = running.call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key,
@@ -198,7 +198,7 @@ class Caller:
                 running.peer, options.answers, key, meta=options.meta,
             )  # fmt: skip
             running.stage = "cache"
-            ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
+            ttl = options.cache_ttl if prepared.cache_ttl is None else prepared.cache_ttl
             if ttl is not None and options.use_cache and self.uses_cache:
                 result = await self._cache.get(prepared, call, ttl)
             if result is not None:
@@ -251,8 +251,9 @@ class Caller:
                 if running.tool is not None:
                     if journal is not None:
                         running.mark(journal, result)
-                    mask, about = self.recorder.masked, (running.tool, given, running.secrets)
-                    shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
+                    mask, tool, known = self.recorder.masked, running.tool, running.secrets
+                    aside = in_short_turn(mask, tool, given, known) if running.is_large else None
+                    shown = mask(tool, given, known) if aside is None else await aside
                     record = running.record(shown, given, options, outcome, problem, result, journal)
                     if (saving := self.recorder.save(record, together=self._running > 1)) is not DONE:
                         await saving
@@ -346,7 +347,7 @@ class Caller:
                 )  # fmt: skip
                 session = use.at_once() or await use.opened()
                 try:
-                    if running.journal is not None:
+                    if running.journal is not None and running.journal.run is not None:
                         await running.journal.begin(keyed=call.is_keyed)
                     running.stage = "call"
                     seconds = left - use.waited

@@ -36,7 +36,7 @@ class Deadline(Timer):
     ) -> None:
         assert self._timers is not None
         if self._own is None:
-            self._timers.stop(self)
+            self.stop()
         else:
             self._own.cancel()
         self._timers = None
@@ -48,7 +48,7 @@ class Deadline(Timer):
         if self.expired or self._timers is None:
             return
         if self._own is None:
-            self._timers.stop(self)
+            self.stop()
         else:
             self._own.cancel()
             self._own = None

@@ -61,6 +61,10 @@ class MakesCalls(Protocol):
     def config(self, source: str) -> SourceConfig: ...
 
 
+# Bound once, as every call asks for them.
+_model_at_hand, _secrets_at_hand, _agents_at_hand = own_model.get, known_secrets.get, delegation.get
+
+
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
@@ -77,9 +81,9 @@ class CallHost:
         self._caller = caller
         self._principal = principal
         self._journal = journal
-        self._model = model or own_model.get()
-        self._secrets = known_secrets.get()
-        self._delegation = delegation.get()
+        self._model = model or _model_at_hand()
+        self._secrets = _secrets_at_hand()
+        self._delegation = _agents_at_hand()
 
     @property
     def principal(self) -> Principal:

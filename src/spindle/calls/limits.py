@@ -89,8 +89,10 @@ class Limit:
             if held == 1:
                 del self._held[client]
         self.free += 1
-        may_take = self._may_take if self._is_shared else None
-        while self.free and self._queue.count and (served := self._queue.serve(may_take)) is not None:
+        while self._queue.count and self.free:
+            served = self._queue.serve(self._may_take if self._is_shared else None)
+            if served is None:
+                return
             self._taken(served)
 
     def _busy(self, reason: str) -> BusyError:
@@ -113,14 +115,17 @@ class hold:  # noqa: N801 - used like a function
     """Hold a place in each of these limits, having lent those of the call this one is made in. `seconds` is
     the time in which the last must have one: the others are the caller's own, who knows how long to wait."""
 
-    waited = 0.0
-    """The part of `seconds` that went by."""
-    # Defaults of the class, as most calls neither wait nor lend.
-    _borrowers = 0
-    _ended = False
-    _reclaiming: asyncio.Lock | None = None
+    __slots__ = (
+        "_borrowers", "_client", "_ended", "_held", "_limits", "_outer", "_reclaiming", "_seconds", "_token",
+        "waited",
+    )  # fmt: skip
 
     def __init__(self, limits: Sequence[Limit], client: str = "", seconds: float | None = None) -> None:
+        self.waited = 0.0
+        """The part of `seconds` that went by."""
+        self._borrowers = 0
+        self._ended = False
+        self._reclaiming: asyncio.Lock | None = None
         self._limits = limits
         self._client = client
         self._seconds = seconds

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spindle.catalog.sources import SourceSet
     from spindle.domain.call import KeyPlace
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
+    from spindle.domain.source import FormatCheck, SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Source
 
@@ -46,6 +46,12 @@ class PreparedTool:
     """True if its results may be words of anybody."""
     credential: Credential | None
     """The credential that everybody has here; None if it depends on who calls."""
+    # Of the settings, since asking a model of Pydantic takes as long as all else that is asked here.
+    timeout: float
+    check_formats: FormatCheck
+    has_approvals: bool
+    """True if calls of some tools of the source need approval."""
+    cache_ttl: float | None
 
 
 class PreparedTools:
@@ -76,5 +82,9 @@ class PreparedTools:
                 acts(tool, config),
                 brings_untrusted(tool, config),
                 self._credentials.shared(tool.source, config),
+                config.timeout,
+                config.check_formats,
+                bool(config.approve),
+                config.cache.ttl if config.cache is not None else None,
             )
         return found

@@ -89,7 +89,6 @@ class Connection:
         # The owner hears of a loss later than those whose calls it fails, who may be here already.
         return self.ready is None or not self.ready.is_lost
 
-    @property
     def is_free(self) -> bool:
         """True if it takes further calls beside those that run."""
         if self._is_closed or self.is_reserved:

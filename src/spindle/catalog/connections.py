@@ -38,9 +38,10 @@ MAX_SUPERSEDED = 10_000
 class SessionUse:
     """One caller's use of a session. A class, because a generator costs every call more."""
 
-    waited = 0.0
-    """Seconds that went by until there was room for the session."""
-    _interrupted = False
+    __slots__ = (
+        "_cancelling", "_connection", "_connections", "_interrupted", "_seconds", "_way", "_way_before",
+        "alone", "config", "credential", "key", "name", "own", "source", "task", "waited",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -66,6 +67,9 @@ class SessionUse:
         self.alone = alone
         self._way = way
         self._seconds = seconds
+        self._interrupted = False
+        self.waited = 0.0
+        """Seconds that went by until there was room for the session."""
 
     async def __aenter__(self) -> Session:
         return self.at_once() or await self.opened()
@@ -259,7 +263,7 @@ class Connections:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
         connection = self._open.get(wanted.key)
         if connection is not None:
-            if not wanted.alone and connection.is_free:
+            if not wanted.alone and connection.is_free():
                 return connection
             if connection.usable:
                 return self._beside(wanted, connection)
@@ -270,7 +274,7 @@ class Connections:
         """One of the sessions of the same key that is free for it: nobody is to be alone on it, or nobody
         uses it."""
         for item in (first, *self._further.get(wanted.key, ())):
-            if item.usable and item.users == 0 if wanted.alone else item.is_free:
+            if item.usable and item.users == 0 if wanted.alone else item.is_free():
                 return item
         return None
 

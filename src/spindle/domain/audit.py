@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from spindle.domain.records import quick_dataclass
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 MAX_TEXT = 500
 """Characters that are kept of a text from outside."""
 
 
-@quick_dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One entry. It never holds arguments, results or secrets."""
+class AuditEntry(NamedTuple):
+    """One entry. It never holds arguments, results or secrets. A tuple, as every call makes one and the store
+    takes it as it is."""
 
     at: float
     action: str
@@ -37,7 +35,7 @@ class AuditEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as JSON, with the time as RFC 3339 has it. Empty fields are omitted."""
-        fields = {key: value for key, value in asdict(self).items() if value != ""}
+        fields = {key: value for key, value in self._asdict().items() if value != ""}
         return {"id": fields.pop("id"), "time": timestamp(fields.pop("at")), **fields}
 
 

@@ -15,5 +15,5 @@ def new_id() -> str:
     except IndexError:
         # Many at once, as each would be a request to the system.
         drawn = os.urandom(16 * 64).hex()
-        _unused.extend(drawn[start : start + 32] for start in range(32, len(drawn), 32))
+        _unused.extend([drawn[start : start + 32] for start in range(32, len(drawn), 32)])
         return drawn[:32]

@@ -71,7 +71,7 @@ _LONG_NUMBER = b"0" * 19
 
 def has_long_number(data: bytes) -> bool:
     """Returns True for JSON in which orjson might round a number."""
-    return _LONG_NUMBER in data.translate(_DIGITS)
+    return data.translate(_DIGITS).find(_LONG_NUMBER) >= 0  # `in` tries to read it as a number first
 
 
 MAX_DEPTH: Final = 200
@@ -81,12 +81,10 @@ MAX_DEPTH: Final = 200
 def from_json(data: bytes) -> Any:
     """Returns the value that `to_json` was given, also where orjson alone would round a number or refuse a
     text. Raises json.JSONDecodeError, whatever is wrong."""
-    import orjson
-
     if not has_long_number(data):
         try:
-            value: Any = orjson.loads(data)
-        except orjson.JSONDecodeError:
+            value: Any = _orjson.loads(data)
+        except _orjson.JSONDecodeError:
             pass
         else:
             return shallow(value, data)

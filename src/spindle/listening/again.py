@@ -42,6 +42,8 @@ class _KnownHead:
 
     before: bytes
     after: bytes
+    around: bytes
+    """Both."""
     scope: Scope
     receiver: BodyReceiver
 
@@ -59,9 +61,8 @@ class KnownHead:
     def takes(self, connection: RepeatingConnection, data: bytes) -> bool:
         """Takes a whole request whose head is known. Returns False for others, which are to be parsed."""
         known = self._known
-        if known is not None and (body := _body(data, known)) is not None and connection.is_free:
-            request = RepeatedRequest(connection, known.scope, body)
-            request.task = connection.begin(request, known.receiver(request, body))
+        if known is not None and (body := _body(data, known)) is not None and connection.is_free():
+            connection.begin(RepeatedRequest(connection, known.scope, body), known.receiver)
             return True
         self._newest = data if len(data) <= LARGEST else b""
         return False
@@ -78,8 +79,8 @@ class KnownHead:
             return
         if cycle.scope is scope and cycle.keep_alive and scope["method"] == "POST":
             kept = {key: value for key, value in scope.items() if key != CONNECTION}
-            after = head[found.end(1) :] + b"\r\n\r\n"
-            self._known = _KnownHead(head[: found.start(1)], after, kept, receiver)
+            before, after = head[: found.start(1)], head[found.end(1) :] + b"\r\n\r\n"
+            self._known = _KnownHead(before, after, before + after, kept, receiver)
 
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d{1,9})(?=\r\n|$)", re.IGNORECASE)
@@ -90,13 +91,12 @@ def _body(data: bytes, known: _KnownHead) -> bytes | None:
     """The body of a request that begins with a known head and came as a whole."""
     start = len(known.before)
     end = data.find(b"\r", start, start + _DIGITS + 1)
-    length, head = data[start:end], end + len(known.after)
+    head = end + len(known.after)
     # How long this takes must tell nothing of a token, as a proxy may send the requests of several clients.
-    if end < 0 or not compare_digest(data[:start], known.before):
+    if end < 0 or not compare_digest(data[:start] + data[end:head], known.around):
         return None
-    if not compare_digest(data[end:head], known.after) or not length.isdigit():
-        return None
-    return data[head:] if int(length) == len(data) - head else None
+    length = data[start:end]
+    return data[head:] if length.isdigit() and int(length) == len(data) - head else None
 
 
 def remember_head(scope: Scope, receiver: BodyReceiver) -> None:
@@ -120,15 +120,15 @@ class RepeatedRequest:
     """A request with a known head. Stands where a connection keeps the request that it is at."""
 
     __slots__ = (
-        "_body", "_connection", "_passed_on", "_scope", "disconnected", "keep_alive", "response_complete",
-        "response_started", "task",
+        "_body", "_connection", "_passed_on", "disconnected", "keep_alive", "response_complete",
+        "response_started", "scope", "task",
     )  # fmt: skip
 
     task: asyncio.Task[None]
 
     def __init__(self, connection: RepeatingConnection, scope: Scope, body: bytes) -> None:
         self._connection = connection
-        self._scope = scope
+        self.scope: Mapping[str, Any] = scope
         self._body = body
         self._passed_on = False
         self.disconnected = False
@@ -141,10 +141,6 @@ class RepeatedRequest:
 
     def set(self) -> None:
         """Told that the client is gone, which nobody waits for here."""
-
-    @property
-    def scope(self) -> Mapping[str, Any]:
-        return self._scope
 
     def answer(self, head: bytes, body: bytes) -> None:
         """Sends a whole answer. `head` is lines of headers of ours, without the length."""
@@ -165,7 +161,7 @@ class RepeatedRequest:
         """The same request as ASGI has it, for whatever is not a whole answer at once."""
         self._passed_on = True
         connection = self._connection
-        connection.scope = {**self._scope, CONNECTION: connection}
+        connection.scope = {**self.scope, CONNECTION: connection}
         cycle = RequestCycle(
             connection.scope,
             connection.writer,
@@ -186,16 +182,20 @@ class RepeatedRequest:
         """Has the application answer it like any other."""
         await self.as_others().run(self._connection.state.app)
 
-    def ended(self, task: asyncio.Task[None]) -> None:
-        """The work is done; without an answer, if it failed."""
-        self._connection.state.tasks.discard(task)
-        if self._passed_on or self.response_complete:
-            return
-        self.response_complete = True
-        self._connection.transport.close()
-        if not task.cancelled() and (error := task.exception()) is not None:
+    async def run(self, receiver: BodyReceiver) -> None:
+        """Has it answered. Without an answer, if that fails, the connection ends."""
+        try:
+            await receiver(self, self._body)
+        except Exception as error:  # noqa: BLE001 - a task's top: it is reported
             loop = asyncio.get_running_loop()
-            loop.call_exception_handler({"message": "a request failed", "exception": error, "task": task})
+            loop.call_exception_handler(
+                {"message": "a request failed", "exception": error, "task": self.task}
+            )
+        finally:
+            self._connection.state.tasks.discard(self.task)
+            if not (self._passed_on or self.response_complete):
+                self.response_complete = True
+                self._connection.transport.close()
 
 
 class RepeatingConnection(RequestConnection):
@@ -205,20 +205,17 @@ class RepeatingConnection(RequestConnection):
         super().__init__(state)
         self.head = KnownHead()
 
-    @property
     def is_free(self) -> bool:
         """True if the next request can be answered at once."""
         busy = self.pipeline or self.flow.write_paused or self.transport.is_closing()
         return self.cycle is not None and self.cycle.response_complete and not busy
 
-    def begin(self, request: RepeatedRequest, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def begin(self, request: RepeatedRequest, receiver: BodyReceiver) -> None:
         """Begins to answer a request, as `start` does for others."""
         self.cycle = self.running = cast(RequestCycle, request)
         self.leave_queue()
-        task = self.loop.create_task(work)
+        request.task = task = self.loop.create_task(request.run(receiver))
         self.state.tasks.add(task)
-        task.add_done_callback(request.ended)
-        return task
 
     def leave_queue(self) -> None:
         """The client no longer owes us anything."""

@@ -8,17 +8,14 @@ import asyncio
 class FlowControl:
     """Knows whether a connection is read at the moment, and whether it takes more to send."""
 
-    __slots__ = ("_reads", "_transport", "_writable")
+    __slots__ = ("_reads", "_transport", "_writable", "write_paused")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._reads = True
         self._writable: asyncio.Event | None = None
         """Set when the client has read enough of what we sent; None while it does not keep us waiting."""
-
-    @property
-    def write_paused(self) -> bool:
-        return self._writable is not None
+        self.write_paused = False
 
     async def drain(self) -> None:
         """Waits until more can be sent."""
@@ -37,9 +34,9 @@ class FlowControl:
 
     def pause_writing(self) -> None:
         if self._writable is None:
-            self._writable = asyncio.Event()
+            self._writable, self.write_paused = asyncio.Event(), True
 
     def resume_writing(self) -> None:
         if self._writable is not None:
             self._writable.set()
-            self._writable = None
+            self._writable, self.write_paused = None, False

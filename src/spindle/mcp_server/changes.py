@@ -257,7 +257,7 @@ class Changes:
     async def listen(self, ctx: RequestContext) -> JsonObject:
         """Answers a client of 2026-07-28 with a stream of what it wants to hear of."""
         request = inbound(ctx)
-        peer = ClientPeer(ctx, self._access.config.ask_timeout)
+        peer = ClientPeer(ctx, self._access)
         wanted: JsonObject = (ctx.params or {})["notifications"]
         listener = StreamListener(request.principal, request.scope, wanted, peer)
         self.take_stream(listener)

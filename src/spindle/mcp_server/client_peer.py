@@ -54,6 +54,7 @@ from spindle.mcp_server.kept_answers import NOWHERE, going_on_from
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.runs.outcomes import OpenPause, Outcome
+    from spindle.serving.access import ServingAccess
 
 logger = logging.getLogger("spindle.serve")
 
@@ -81,23 +82,23 @@ class ComesBack(Protocol):
 class ClientPeer:
     """The client that made a call, for as long as the call runs."""
 
-    comes_back = True
     has_model = False
-    suspended: ComesBack | None = None
-    """Set if the client cannot be asked while it waits."""
-    goes_on: str | None = None
-    """The place from which its request goes on if this process is gone: see `going_on_from`. Here, and not
-    with the work: what a source asks comes by its session, which others may have opened."""
-    _has_left = False
 
-    def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
-        self._ctx, self._ask_timeout = ctx, ask_timeout
+    def __init__(self, ctx: RequestContext, access: ServingAccess) -> None:
+        self.comes_back, self._has_left = True, False
+        self.suspended: ComesBack | None = None
+        """Set if the client cannot be asked while it waits."""
+        self.goes_on: str | None = None
+        """As `going_on_from` says. Here, and not with the work: what a source asks comes by its session,
+        which others may have opened."""
+        self._ctx, self._session, self._access = ctx, ctx.session, access
         self._connection = inbound(ctx).connection
-        self._sending: set[asyncio.Task[None]] = set()
+        self.sending: set[asyncio.Task[None]] = set()
+        """Messages that are not sent yet."""
 
     def came_back(self, ctx: RequestContext) -> None:
         """The client made the request again, and hears from now on of this one."""
-        self._ctx = ctx
+        self._ctx, self._session = ctx, ctx.session
 
     @property
     def _channel(self) -> Channel:
@@ -114,14 +115,16 @@ class ClientPeer:
         return not is_modern(self._ctx)
 
     def wants_own_session(self, answers: Collection[str]) -> bool:
-        said, state = self._ctx.session.client_capabilities, self._connection.state
-        if said is not None and any(said.get(name) is not None for name in answers):
-            return True
+        said, state = self._session.client_capabilities, self._connection.state
+        if said:
+            for name in answers:
+                if said.get(name) is not None:
+                    return True
         return bool(state.keys() & KEPT) if state else is_modern(self._ctx) and self.log_level is not None
 
     @property
     def capabilities(self) -> JsonObject:
-        return self._ctx.session.client_capabilities or {}
+        return self._session.client_capabilities or {}
 
     @property
     def log_level(self) -> str | None:
@@ -151,12 +154,12 @@ class ClientPeer:
             await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        if self._has_left or not is_as_severe(level, self.log_level) or len(self._sending) >= MAX_UNSENT:
+        if self._has_left or not is_as_severe(level, self.log_level) or len(self.sending) >= MAX_UNSENT:
             return  # a client that does not read misses messages, and nothing waits for it
         params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
         task = asyncio.create_task(self._notify("notifications/message", params))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
 
     async def _notify(self, method: str, params: JsonObject) -> None:
         try:
@@ -164,31 +167,27 @@ class ClientPeer:
         except Exception as error:  # noqa: BLE001 - a client that is gone hears no messages
             logger.debug("a message was not sent: %r", error)
 
-    @property
-    def has_unsent(self) -> bool:
-        """True if there are messages that are not sent yet."""
-        return bool(self._sending)
-
     async def settle(self) -> None:
         """Waits until all earlier messages are sent, so that the answer comes after them."""
-        if self._sending:
-            await asyncio.gather(*self._sending)
+        if self.sending:
+            await asyncio.gather(*self.sending)
 
     def can_answer(self, method: str) -> bool:
         if self._has_left:
             return False
-        session, is_suspended = self._ctx.session, self.suspended is not None
+        session, is_suspended = self._session, self.suspended is not None
         return (session.can_send_request or is_suspended) and is_capable(session.client_capabilities, method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        seconds = self._access.config.ask_timeout
         with going_on_from(self.goes_on):
             if self.suspended is not None:
-                return await self.suspended.ask(method, params, self._ask_timeout)
+                return await self.suspended.ask(method, params, seconds)
             try:
-                async with asyncio.timeout(self._ask_timeout):
+                async with asyncio.timeout(seconds):
                     return await self._channel.send_raw_request(method, params)
             except TimeoutError:
-                raise McpError(REQUEST_TIMEOUT, f"no answer within {self._ask_timeout:g} s") from None
+                raise McpError(REQUEST_TIMEOUT, f"no answer within {seconds:g} s") from None
 
 
 @dataclass(frozen=True, slots=True)

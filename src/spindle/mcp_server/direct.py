@@ -15,6 +15,7 @@ from spindle.mcp_server.exchange import PostExchange, head_of
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import MAX_RUNNING
 from spindle.serving.running import end_without_answer
+from spindle.telemetry import metrics, tracing
 from spindle.timers import Timer
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _KEYS = {"jsonrpc", "id", "method", "params"}
 _PARAMS = {"name", "arguments"}
+MAX_KNOWN = 100
+"""Tools of which a connection remembers that they can be called."""
 WATCH_AFTER = 2.0
 """Seconds after which we begin to look whether the client still waits. Nothing ends when it does not, unlike
 elsewhere; and of a thousand clients, most wait for their turn for longer than others take to be answered."""
@@ -59,17 +62,23 @@ class DirectCalls:
         self._admitted = admitted
         self._takes_stream = takes_stream
         self._head = head_of(session.headers)
+        self._listed: object | None = None
+        self._tools: dict[str, ToolSummary] = {}
+        """Those that were called, as long as the listing is this one."""
 
     async def __call__(self, request: RepeatedRequest, body: bytes) -> None:
-        access = self._access
+        access, task = self._access, request.task
         if access.on_request is not None and (looking := access.on_request()) is not None:
             await looking
-        principal, tool = self._admitted.principal, None
+        client, tool = self._admitted.principal.id, None
         message = _call_in(body)
         if message is not None and access.readmits(self._admitted, len(body)):
-            await self._catalog.app.catalog.stored_version.number()  # so that tools are at hand
-            tool = self._tool(principal, message)
-        if message is None or tool is None or not access.begin(principal.id, request.scope):
+            listed = self._catalog.listing.made_at_hand()
+            if listed is None:
+                await self._catalog.app.catalog.stored_version.number()  # so that tools are at hand
+                listed = self._catalog.listing.made_at_hand()
+            tool = self._tool(message, listed)
+        if message is None or tool is None or not access.begin(client, request.scope, task):
             await request.take_ordinary_way()
             return
         direct = DirectRequest(
@@ -82,16 +91,27 @@ class DirectCalls:
                 raise
             await direct.turn_away(access.revoked(request.scope))
         finally:
-            access.end(principal.id)
+            access.running.end(client, task)
 
-    def _tool(self, principal: Principal, message: JsonObject) -> ToolSummary | None:
-        """The tool that is called, if there is nothing unusual about the call."""
-        session = self._session
-        if self._sessions.get(session.id, principal) is not session or not session.is_open:
+    def _tool(self, message: JsonObject, listed: object | None) -> ToolSummary | None:
+        """The tool that is called, if there is nothing unusual about the call. `listed`: the tools as they
+        are listed now. What is known of them holds for as long as this and the rules do."""
+        session, principal = self._session, self._admitted.principal
+        if not self._sessions.used(session, principal) or session.connection.client_params is None:
+            return None
+        if tracing.active is not None or metrics.active is not None:
             return None
         if message["id"] in session.running or len(session.running) >= MAX_RUNNING:
             return None
-        return self._catalog.calls.plainly_callable(principal, message["params"]["name"])
+        if listed is not self._listed or len(self._tools) > MAX_KNOWN:
+            self._listed, self._tools = listed, {}
+        name = message["params"]["name"]
+        tool = self._tools.get(name)
+        if tool is None:
+            tool = self._catalog.calls.plainly_callable(principal, name)
+            if tool is not None and listed is not None:
+                self._tools[name] = tool
+        return tool
 
     async def _answer(self, direct: DirectRequest, tool: ToolSummary) -> None:
         session, timers = self._session, self._timers
@@ -111,7 +131,7 @@ class DirectCalls:
         except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
             answer = failed(direct.request_id, error)
         finally:
-            timers.stop(direct)
+            direct.stop()
             del session.running[direct.request_id]
             session.touch()
         await direct.answer(answer, self._head)
@@ -140,8 +160,9 @@ class DirectRequest(Timer):
     the answer, or when the call takes long: it is the timer for that too."""
 
     __slots__ = (
-        "_exchange", "_kept", "_message", "_request", "_session", "_takes_stream", "channel_", "is_cancelled",
-        "params", "request_id",
+        "_exchange", "_kept", "_message", "_request", "_session", "can_send_request", "channel_",
+        "client_capabilities", "connection", "is_cancelled", "params", "protocol_version", "request_id",
+        "task",
     )  # fmt: skip
 
     method = METHOD
@@ -156,10 +177,15 @@ class DirectRequest(Timer):
         *,
         takes_stream: bool,
     ) -> None:
-        super().__init__(WATCH_AFTER)
+        self._seconds = WATCH_AFTER
         self._request = request
         self._session = session
-        self._takes_stream = takes_stream
+        # Attributes, and no properties, since every call asks for them.
+        self.task = request.task
+        self.connection = session.connection
+        self.protocol_version = session.connection.protocol_version
+        self.client_capabilities = session.connection.client_capabilities
+        self.can_send_request = takes_stream
         self._message = message
         self._kept = kept
         self._exchange: PostExchange | None = None
@@ -171,10 +197,6 @@ class DirectRequest(Timer):
     # --- the context
 
     @property
-    def task(self) -> asyncio.Task[None]:
-        return self._request.task
-
-    @property
     def request(self) -> DirectRequest:
         return self
 
@@ -182,25 +204,9 @@ class DirectRequest(Timer):
     def session(self) -> DirectRequest:
         return self
 
-    @property
-    def protocol_version(self) -> str:
-        return self._session.connection.protocol_version
-
-    @property
-    def client_capabilities(self) -> Any:
-        return self._session.connection.client_capabilities
-
-    @property
-    def can_send_request(self) -> bool:
-        return self._takes_stream
-
     # --- the facts
 
     pause = None
-
-    @property
-    def connection(self) -> Any:
-        return self._session.connection
 
     @property
     def principal(self) -> Principal:
@@ -216,7 +222,7 @@ class DirectRequest(Timer):
     def channel(self) -> RequestChannel:
         if self.channel_ is None:
             exchange = self._made_exchange()
-            ask = exchange.ask if self._takes_stream else None
+            ask = exchange.ask if self.can_send_request else None
             made = RequestChannel(self.request_id, self.params, exchange.event, ask)
             made.facts = Inbound(self.connection, self.principal, made, self.scope)
             made.is_cancelled = self.is_cancelled
@@ -237,7 +243,7 @@ class DirectRequest(Timer):
             self._exchange = PostExchange(
                 cycle.receive,
                 cycle.send,
-                streams=self._takes_stream,
+                streams=self.can_send_request,
                 cancels=False,
                 headers=self._session.headers,
             )

@@ -72,7 +72,7 @@ class PostExchange(Timer):
             task.uncancel()
             return None
         finally:
-            timers.stop(self)
+            self.stop()
             if self._watch is not None:
                 await self.stop_watching()
 

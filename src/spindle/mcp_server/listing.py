@@ -111,12 +111,20 @@ class Listing:
         more = start + size < len(names)
         return found, make_cursor(chosen[-1]) if more and chosen else None
 
+    def made_at_hand(self) -> _Snapshot | None:
+        """The tools as they are listed, if that is known without reading anything; the same object while
+        nothing has changed but perhaps their style."""
+        snapshot = self._snapshot
+        if snapshot is None or not self._catalog.stored_version.is_still(snapshot.version):
+            return None
+        return snapshot
+
     def at_hand(self, principal: Principal, name: str) -> ToolSummary | None:
         """The same as `resolve`, as far as it is known without reading anything."""
-        snapshot = self._snapshot
+        snapshot = self.made_at_hand()
         if snapshot is None or snapshot.style != self._style():
             return None
-        found = snapshot.find(name) if self._catalog.stored_version.is_still(snapshot.version) else None
+        found = snapshot.find(name)
         return found if found is not None and self._access.shows(principal, found.name) else None
 
     async def resolve(self, principal: Principal, name: str) -> ToolSummary | None:

@@ -233,7 +233,7 @@ class CatalogServer:
         self, key: str, listed: Callable[[Principal, Client], Awaitable[list[JsonObject]]]
     ) -> Handler:
         async def handle(ctx: RequestContext, principal: Principal, _params: JsonObject) -> JsonObject:
-            return {key: await listed(principal, Client(ClientPeer(ctx, self.config.ask_timeout)))}
+            return {key: await listed(principal, Client(ClientPeer(ctx, self.access)))}
 
         return handle
 
@@ -251,14 +251,14 @@ class CatalogServer:
     async def _relayed(
         self, ctx: RequestContext, principal: Principal, params: JsonObject, ask: Ask
     ) -> JsonObject:
-        peer = ClientPeer(ctx, self.config.ask_timeout)
+        peer = ClientPeer(ctx, self.access)
         request = ClientRequest(ctx, principal, params, peer, ask)
         if ctx.method not in COME_BACK:
             return await request.run()
         return await answerable(self._waiting, ctx, principal, request.key, peer, request.run)
 
     async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        client = Client(ClientPeer(ctx, self.config.ask_timeout))
+        client = Client(ClientPeer(ctx, self.access))
         await self.changes.subscribe(inbound(ctx).connection, str(params["uri"]), client)
         return {}
 

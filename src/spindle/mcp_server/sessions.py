@@ -146,11 +146,18 @@ class Sessions:
         found = self._open.get(session_id)
         if found is None or found.principal.id != principal.id:
             return None
-        if found.principal != principal:
-            found.now_of(principal)
-        found.touch()
-        self._shares.used(principal.id, found)
-        return found
+        return found if self.used(found, principal) else None
+
+    def used(self, session: HttpSession, principal: Principal) -> bool:
+        """Notes that its principal, perhaps in other groups than before, uses a session now. False if this
+        process does not hold it any more."""
+        if self._open.get(session.id) is not session:
+            return False
+        if session.principal is not principal and session.principal != principal:
+            session.now_of(principal)
+        session.touch()
+        self._shares.used(principal.id, session)
+        return True
 
     async def revived(self, session_id: str, principal: Principal) -> HttpSession | None:
         """The session of an id that this process does not know, or None: it is not of this principal, has

@@ -41,7 +41,6 @@ from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, OpenPause, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 from spindle.serving.quota_gate import is_used_up
-from spindle.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -124,7 +123,7 @@ class ToolCalls:
                 and tool.kind not in OURS
             ):
                 await self._tasks.at_once(ctx, principal, tool, arguments)
-            peer = ClientPeer(ctx, self._access.config.ask_timeout)
+            peer = ClientPeer(ctx, self._access)
             call = _ServedCall(ctx, principal, tool, arguments, peer)
             free = self._access.quotas is None or "requestState" in params or tool.kind == CODE
             run = self._run if free else self._run_within_quotas
@@ -141,8 +140,9 @@ class ToolCalls:
         return wire if modern else for_handshake_result(wire)
 
     def plainly_callable(self, principal: Principal, name: str) -> ToolSummary | None:
-        """The tool of this name, if a call of it has nothing to pass but the path of every call."""
-        if self._access.quotas is not None or tracing.active is not None or metrics.active is not None:
+        """The tool of this name, if a call of it has nothing to pass but the path of every call. This holds
+        while the rules and the listing are the same, and nobody traces or counts calls."""
+        if self._access.quotas is not None:
             return None
         tool = self._listing.at_hand(principal, name)
         if tool is None or not self._listing.says_nothing_of_tasks(tool.name):
@@ -154,7 +154,7 @@ class ToolCalls:
     ) -> JsonObject:
         """The result of a call of such a tool by a client of the handshake era, which says nothing beside a
         name and arguments."""
-        peer = ClientPeer(ctx, self._access.config.ask_timeout)
+        peer = ClientPeer(ctx, self._access)
         try:
             outcome = await self._made(tool, arguments, peer, CallOptions(principal, peer=peer))
             if isinstance(outcome, Finished) and outcome.result.asked is None:
@@ -165,7 +165,7 @@ class ToolCalls:
         except (SpindleError, Interruption) as error:
             wire = _told(ctx, error, tool)
         finally:
-            if peer.has_unsent:
+            if peer.sending:
                 await peer.settle()
         return for_handshake_result(wire)
 
@@ -214,7 +214,7 @@ class ToolCalls:
             outcome = await (self._patiently(call, doing) if knows_tasks(call.ctx) else doing)
             return await self._until_done(call, outcome)
         finally:
-            if call.peer.has_unsent:
+            if call.peer.sending:
                 await call.peer.settle()
 
     async def _patiently(self, call: _ServedCall, doing: Awaitable[Outcome]) -> Outcome:

@@ -31,11 +31,11 @@ Begin = Callable[["asyncio.AbstractEventLoop", str, "JsonObject", "CallOptions",
 class LonePlace:
     """The place of a call that may become a run. Until then nobody knows of it, so that nothing is noted."""
 
+    __slots__ = (
+        "_arguments", "_begin", "_loop", "_options", "_place", "_tool", "journal", "policy", "run_id",
+    )  # fmt: skip
+
     has_own_task = False
-    policy: TrustPolicy | None = None
-    journal: RunJournal | None = None
-    """That of the run that it has become."""
-    _place: RunPlace | None = None
 
     def __init__(
         self,
@@ -45,6 +45,10 @@ class LonePlace:
         options: CallOptions,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        self.policy: TrustPolicy | None = None
+        self.journal: RunJournal | None = None
+        """That of the run that it has become."""
+        self._place: RunPlace | None = None
         self.run_id = options.run_id or new_id()
         self._begin = begin
         self._tool = tool

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle import errors
 from spindle.domain.call import Result
+from spindle.domain.records import quick_dataclass
 from spindle.errors import NotFoundError, ServerError, SpindleError
 from spindle.remedies import Remedy
 
@@ -55,7 +56,7 @@ class OpenPause:
         return {key: value for key, value in fields.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Finished:
     """The run is done. The result may report an error of the tool's own (`is_error`)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -185,7 +186,8 @@ class ServingAccess:
             if self._store is not None:
                 stored = StoredRate("requests of", config.rate_limit, self._store)
         exposed = Exposed(with_groups(config, self._entries))
-        return Rules(config, clients, Addressing.of(config), exposed, rates, stored)
+        limits = config.quotas.requests, config.max_body_size
+        return Rules(config, clients, Addressing.of(config), exposed, rates, stored, *limits)
 
     @property
     def config(self) -> ServeConfig:
@@ -283,15 +285,12 @@ class ServingAccess:
     def readmits(self, admitted: Admitted, size: int) -> bool:
         """True if a request with a body of this size that shows what this one showed is let in without
         another look."""
-        return admitted.rules is self._rules and size <= self._rules.config.max_body_size
+        return admitted.rules is self._rules and size <= self._rules.body_size
 
-    def begin(self, client: str, scope: Mapping[str, Any]) -> bool:
-        """Counts a request of a client, until its `end`. Returns False if the client has too many."""
-        return self.running.begin(client, scope, self._rules.config.quotas.requests)
-
-    def end(self, client: str) -> None:
-        """A request of a client is answered."""
-        self.running.end(client)
+    def begin(self, client: str, scope: Mapping[str, Any], task: asyncio.Task[Any] | None) -> bool:
+        """Counts a request of a client, which this task answers, until `running` is told of its end. Returns
+        False if the client has too many."""
+        return self.running.begin(client, scope, task, self._rules.requests)
 
     async def end_revoked(self) -> None:
         """Ends the requests whose tokens were good by the rules before, and are not by those in force. One

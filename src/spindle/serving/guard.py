@@ -57,8 +57,8 @@ class Guard:
                 if admitted is not ANYBODY:
                     recognise(scope)
             scope[PRINCIPAL] = admitted
-            client = admitted.id
-            if not access.begin(client, scope):
+            client, task = admitted.id, asyncio.current_task()
+            if not access.begin(client, scope, task):
                 refused = _too_many(access.config)
                 if access.audit is not None:
                     access.audit.turned_away(scope, refused, client)
@@ -72,7 +72,7 @@ class Guard:
                     raise
                 await end_without_answer(access.revoked(scope), scope, receive, send)
             finally:
-                access.end(client)
+                access.running.end(client, task)
             return
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})

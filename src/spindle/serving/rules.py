@@ -38,6 +38,10 @@ class Rules:
     rates: RateLimiter | None
     stored: StoredRate | None
     """The same rate, counted for all processes."""
+    requests: int
+    """Those of one client at a time. Like the next one also in `config`, where every look takes long."""
+    body_size: int
+    """Bytes of a body that are taken."""
     hosts: set[str] = field(default_factory=set[str])
     """Names of this server that clients have used: few, and the same in nearly every request."""
 

@@ -27,19 +27,18 @@ class RunningRequests:
     def __len__(self) -> int:
         return len(self._running)
 
-    def begin(self, client: str, scope: Scope, most: int) -> bool:
+    def begin(self, client: str, scope: Scope, task: asyncio.Task[Any] | None, most: int) -> bool:
         """Counts a request of a client, which this task answers, until its `end`. Returns False if the client
         has too many."""
         count = self._counts.get(client, 0)
         if count >= most:
             return False
         self._counts[client] = count + 1
-        self._running[asyncio.current_task()] = client, scope
+        self._running[task] = client, scope
         return True
 
-    def end(self, client: str) -> None:
+    def end(self, client: str, task: asyncio.Task[Any] | None) -> None:
         """The request of a client that this task answers is over."""
-        task = asyncio.current_task()
         del self._running[task]
         count = self._counts[client]
         if count == 1:

@@ -11,9 +11,8 @@ from spindle.domain.json_schema import from_json, to_json
 from spindle.ports.serving_store import QuotaUse
 from spindle.stores.sql import NO_LIMIT, Change, SqlQueries, insert, select
 
-AUDIT = (
-    "at", "principal", "action", "target", "allowed", "outcome", "reason", "door", "address", "call",
-)  # fmt: skip
+AUDIT = AuditEntry._fields[: AuditEntry._fields.index("id")]
+"""The columns of the audit log that entries bring."""
 _ENTRY = ("kind", "name", "body", "updated_at", "updated_by")
 
 
@@ -85,19 +84,17 @@ class SqlServing(SqlQueries):
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:
     """Returns an entry of the audit log as the store keeps it."""
-    return {column: getattr(entry, column) for column in AUDIT}
+    return dict(zip(AUDIT, entry, strict=False))
 
 
 def _audit_from_row(row: Sequence[Any]) -> AuditEntry:
-    id, at, principal, action, target, allowed, outcome, reason, door, address, call = row
-    return AuditEntry(
-        at, action, target, principal, bool(allowed), outcome, reason, door, address, call, id
-    )  # fmt: skip
+    found = AuditEntry(*row)
+    return found._replace(allowed=bool(found.allowed))
 
 
 INSERT_AUDIT = insert("audit", AUDIT)
 _FITS = f"""
-    {select("audit", ("id", *AUDIT))}
+    {select("audit", AuditEntry._fields)}
     WHERE (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
       AND (CAST(:action AS TEXT) IS NULL OR action = :action OR (action >= :inner AND action < :inner_end))
       AND (CAST(:target AS TEXT) IS NULL OR target = :target)

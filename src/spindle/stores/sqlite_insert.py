@@ -2,13 +2,16 @@
 
 After each statement a thread waits for its turn to run Python again. Beside an event loop that has work to do
 this takes longer than the row, and holds up the loop too.
+
+A value that is no number, text or `bytearray` costs Python's module more than all else: it looks for adapters
+of its type. So columns at the end that are empty are left out.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final
 
 Row = tuple[Any, ...]
@@ -20,7 +23,11 @@ MOST_VALUES: Final = 640
 class RowInsert:
     """Adds rows to one table. All names are constants of ours."""
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
+    def __init__(self, table: str, columns: Sequence[str], optional: int = 0) -> None:
+        """`optional`: that many columns at the end are empty in most rows."""
+        self._required = len(columns) - optional
+        self._empty = (None,) * optional
+        self._short = RowInsert(table, columns[: self._required]) if optional else self
         self._size = 1 << (MOST_VALUES // len(columns)).bit_length() - 1
         """Rows of one statement: a power of two, as groups of rows often are."""
         row = f"({', '.join('?' * len(columns))})"
@@ -30,6 +37,16 @@ class RowInsert:
 
     def add(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
         """Adds the rows in their order, as a part of the transaction that is open."""
+        if not self._empty:
+            self._add(db, rows)
+            return
+        for is_short, some in groupby(rows, key=lambda row: row[self._required :] == self._empty):
+            if is_short:
+                self._short.add(db, [row[: self._required] for row in some])
+            else:
+                self._add(db, list(some))
+
+    def _add(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
         whole = len(rows) - len(rows) % self._size
         for start in range(0, whole, self._size):
             db.execute(self._many, tuple(chain.from_iterable(rows[start : start + self._size])))

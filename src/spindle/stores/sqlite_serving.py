@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 from spindle.domain.audit import AuditEntry
@@ -14,14 +13,14 @@ from spindle.stores.sql_serving import AUDIT, HOLD, HOLD_WAIT, TAKE, WHOLE_AT, S
 from spindle.stores.sqlite_insert import RowInsert
 from spindle.stores.sqlite_queries import SqliteQueries, sql
 
-_audit_values = attrgetter(*AUDIT)
 _APPEND = RowInsert("audit", AUDIT)
 
 
 def _audit_row(entry: AuditEntry) -> tuple[Any, ...]:
+    at, action, target, principal, allowed, outcome, reason, door, address, call, _ = entry
+    row = at, action, target, principal, int(allowed), outcome, reason, door, address, call
     # Every call has an entry: those that need no escapes, as nearly all, are taken as they are.
-    row = _audit_values(entry)
-    if f"{entry.principal}{entry.target}{entry.reason}{entry.address}".isascii():
+    if f"{principal}{target}{reason}{address}".isascii():
         return row
     return tuple(storable(cell) if isinstance(cell, str) else cell for cell in row)
 

@@ -550,7 +550,7 @@ async def test_the_others_go_on_when_one_ends_the_program() -> None:
         if error is not None:
             raise error
 
-    pendings = [Pending(loop=loop) for _ in range(3)]
+    pendings = [Pending(loop, number) for number in range(3)]
     errors = [None, KeyboardInterrupt, None]
     tasks = [
         asyncio.ensure_future(waits(pending, str(number), error))

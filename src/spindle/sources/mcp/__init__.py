@@ -35,6 +35,7 @@ class McpSource(RelaySource["McpConfig"]):
 
     def __init__(self, name: str, config: McpConfig, root: Path, note: Note) -> None:
         super().__init__(name, config, root, note)
+        self._sessions, self._answers = config.sessions, config.answers
         self._asking = AskingTools()
 
     @staticmethod
@@ -47,12 +48,12 @@ class McpSource(RelaySource["McpConfig"]):
         return None if self.config.url is None else ""
 
     def holder_of(self, principal: Principal, client: SessionHolder | None) -> str:
-        way = self.config.sessions
+        way = self._sessions
         if self.is_stateful is False or way == "shared":
             return ""
         if way == "principal" or client is None:
             return "" if way == "auto" else principal.holder
-        return client.holder if way == "client" or client.wants_own_session(self.config.answers) else ""
+        return client.holder if way == "client" or client.wants_own_session(self._answers) else ""
 
     def runs_alone(self, call: Call) -> bool:
         if call.tool not in self._asking or self.config.sessions not in ("auto", "shared"):

@@ -95,8 +95,8 @@ class LinkDispatcher:
         """Sends a call of a tool, if that takes no waiting. None: it was not sent."""
         request_id = self._ids + 1
         message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-        pending = self._pending[request_id] = Pending(loop=self._loop)
-        pending.id, pending.abandon = request_id, self._abandoned
+        pending = Pending(self._loop, request_id, abandon=self._abandoned)
+        self._pending[request_id] = pending
         if not self._link.write_at_once(as_line(message), together=len(self._pending) > 1):
             del self._pending[request_id]
             return None
@@ -153,8 +153,8 @@ class LinkDispatcher:
             key = same_id(request_id)
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
-        pending = self._pending[key] = Pending(loop=self._loop)
-        pending.id, pending.on_progress = request_id, opts.get("on_progress")
+        pending = Pending(self._loop, request_id, on_progress=opts.get("on_progress"))
+        self._pending[key] = pending
         body = as_sent(params, current_exchange.get())
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}

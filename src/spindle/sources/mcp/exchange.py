@@ -15,7 +15,7 @@ from spindle.domain.identity import Credential
 class CallExchange:
     """The HTTP exchange of one request: its status, headers and failure."""
 
-    # Defaults of the class, as there is nothing to say about most.
+    # Defaults of the class, as there is nothing to say about most, and nobody asks.
     status: int | None = None
     challenge: str | None = None
     retry_after: float | None = None

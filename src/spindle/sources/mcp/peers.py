@@ -74,26 +74,23 @@ class Serving:
     """A call that runs on a session, and the questions that its server asks meanwhile. A class, because a
     generator costs every call more."""
 
-    # Defaults of the class, as nothing is asked in most calls.
-    requests = 0
-    """The requests other than questions that its server made of the caller."""
-    unanswered: str | None = None
-    """The request of its server that nobody here answers, if it made one."""
-    others: frozenset[asyncio.Task[Any]] = frozenset()
-    """Questions to its client that another call of the same client may have asked."""
-    was_alone = True
-    """False if it ever ran beside another call."""
-    has_asked = False
-    """True if its server asked something during the call, or may have."""
-    _open: frozenset[asyncio.Task[Any]] = frozenset()
-    """Those who wait for answers of whoever made the call."""
-    _reason: BaseException | None = None
-    _given: GivenAnswers | None = None
-    _count = 0
-    _has_ended = False
-    _left: asyncio.Event | None = None
-
     def __init__(self, peers: Peers, running: dict[str, Serving], call: Call) -> None:
+        self.requests = 0
+        """The requests other than questions that its server made of the caller."""
+        self.unanswered: str | None = None
+        """The request of its server that nobody here answers, if it made one."""
+        self.others: frozenset[asyncio.Task[Any]] = frozenset()
+        """Questions to its client that another call of the same client may have asked."""
+        self.was_alone = True
+        """False if it ever ran beside another call."""
+        self.has_asked = False
+        """True if its server asked something during the call, or may have."""
+        self._open: frozenset[asyncio.Task[Any]] = frozenset()
+        """Those who wait for answers of whoever made the call."""
+        self._reason: BaseException | None = None
+        self._given: GivenAnswers | None = None
+        self._left: asyncio.Event | None = None
+        self._count, self._has_ended = 0, False
         self._peers = peers
         self._running = running
         self.call = call
@@ -102,8 +99,9 @@ class Serving:
 
     def __enter__(self) -> Serving:
         if running := self._running:
-            first = next(iter(running.values()))  # of several, none is alone any more
-            first.was_alone = self.was_alone = False
+            self.was_alone = False
+            if len(running) == 1:  # of several, none is alone any more
+                next(iter(running.values())).was_alone = False
         running[self.call.key] = self
         return self
 

@@ -24,14 +24,24 @@ class Pending(asyncio.Future[JsonObject]):
     """A request that waits for its answer. Where that is read outside of all tasks, the task that waits goes
     on there and then: another turn of the event loop would take as long as to read the answer."""
 
-    id: RequestId
-    # Defaults of the class, as most requests need none of them.
-    abandon: Callable[[Pending], None] | None = None
-    """Is told if nobody waits any more."""
-    on_progress: OnProgress | None = None
-    newest_progress: Mapping[str, Any] | None = None
-    reporting: asyncio.Task[None] | None = None
-    _waiter: tuple[Callable[[Pending], object], Context] | None = None
+    __slots__ = ("_waiter", "abandon", "id", "newest_progress", "on_progress", "reporting")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        id: RequestId,
+        *,
+        abandon: Callable[[Pending], None] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """`abandon` is told if nobody waits any more."""
+        super().__init__(loop=loop)
+        self.id = id
+        self.abandon = abandon
+        self.on_progress = on_progress
+        self.newest_progress: Mapping[str, Any] | None = None
+        self.reporting: asyncio.Task[None] | None = None
+        self._waiter: tuple[Callable[[Pending], object], Context] | None = None
 
     def add_done_callback(self, fn: Callable[[Any], object], *, context: Context | None = None) -> None:
         super().add_done_callback(fn, context=context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ async def test_the_audit_log_is_read_from_the_newest_and_by_filters(store: Store
     await store.append_audit(ENTRIES[2:])
     found = await store.audit(AuditFilter(), limit=3)
     assert [entry.target for entry in found] == ["not one of token", "ci", "POST /mcp"]
-    assert replace(found[2], id=0) == ENTRIES[1]
+    assert found[2]._replace(id=0) == ENTRIES[1]
     assert await targets(store, principal="ann") == ["ci", "fs.read"]
     assert await targets(store, action="token") == ["ci"]
     assert await targets(store, allowed=False) == ["POST /mcp"]

@@ -10,6 +10,7 @@ import click
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
+from spindle.cli.loading import load
 from spindle.cli.once import once_option
 from spindle.cli.options import SECONDS
 from spindle.cli.tape_options import tape_options
@@ -85,6 +86,8 @@ async def _call(
 
     trace = CallTrace()
     trace("open" if cli.once is None else "source")
+    # A call needs typed settings, whatever the kind of its source; a listing does without.
+    load("spindle.opening", "spindle.domain.source")
     async with cli.open() as app:
         trace("read")
         try:

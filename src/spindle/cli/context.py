@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from spindle.cli.loading import load
 from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
@@ -107,6 +108,7 @@ class CliContext:
     ) -> AbstractAsyncContextManager[Spindle]:
         """Opens the workspace, or the source that `--from` names. What servers ask in calls `for_others` is
         not put to the person at our terminal."""
+        load("spindle.opening")
         from spindle import opening
         from spindle.calls.permissions import show_all
 

@@ -149,7 +149,7 @@ def in_data(*values: Any) -> Meaning | None:
 def in_status_line(text: str) -> Meaning | None:
     """The meaning of a text that is a status with its own phrase and nothing else: `HTTP 429 Too Many
     Requests`, `Error 404: Not Found`. None for any other, which may be a sentence."""
-    found = _STATUS_LINE.fullmatch(text) if len(text) <= MAX_STATUS_LINE else None
+    found = re.fullmatch(_STATUS_LINE, text) if len(text) <= MAX_STATUS_LINE else None
     status = int(found[1]) if found is not None else 0
     if found is None or _plain(found[2]) not in _PHRASES.get(status, ()):
         return None
@@ -314,10 +314,10 @@ def _plain(text: str) -> str:
 
 
 MAX_STATUS_LINE: Final = 100
-_STATUS_LINE = re.compile(
-    r"\s*(?:(?:HTTP(?:/[0-9.]{1,3})?|API|request|error|failed|with|status|code)[\s:-]{1,3}){0,6}"
-    r"([45][0-9]{2})[\s:,(-]{1,3}([A-Za-z' -]{4,40}[a-z])[.)]?\s*",
-    re.IGNORECASE,
+# Compiled when first used: only an error is read with it.
+_STATUS_LINE: Final = (
+    r"(?i)\s*(?:(?:HTTP(?:/[0-9.]{1,3})?|API|request|error|failed|with|status|code)[\s:-]{1,3}){0,6}"
+    r"([45][0-9]{2})[\s:,(-]{1,3}([A-Za-z' -]{4,40}[a-z])[.)]?\s*"
 )
 _PHRASES: Final[Mapping[int, frozenset[str]]] = {
     status.value: frozenset({_plain(status.phrase), _plain(status.name)}) for status in HTTPStatus

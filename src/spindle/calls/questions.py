@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from spindle.calls.forms import problems_in
 from spindle.calls.sampling import SAMPLE, CallSampling, Sampling, own_model
 from spindle.domain.json_schema import JsonObject
-from spindle.domain.question import Answer, OnQuestion, SourceQuestion
 from spindle.errors import ClientError, InputRequired, InvalidArgumentsError, SpindleError
 from spindle.threads import in_thread
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import Host
     from spindle.domain.identity import Principal
     from spindle.domain.peer import Peer
+    from spindle.domain.question import OnQuestion, SourceQuestion
     from spindle.domain.source import SourceConfig
 
 ELICIT = "elicitation/create"
@@ -189,6 +188,8 @@ def question_of(
     source: str, tool: str, params: JsonObject, principal: Principal, *, can_wait: bool
 ) -> SourceQuestion:
     """Returns the question that the parameters of MCP's `elicitation/create` are."""
+    from spindle.domain.question import SourceQuestion
+
     is_link = params.get("mode") == "url"
     return SourceQuestion(
         str(params.get("message", "")),
@@ -204,6 +205,9 @@ def question_of(
 def answered(question: SourceQuestion, answer: Any) -> JsonObject:
     """Returns a handler's answer as MCP has it. Raises InputRequired if it gave none, and
     InvalidArgumentsError if it does not fit the form."""
+    from spindle.calls.forms import problems_in
+    from spindle.domain.question import Answer
+
     if answer is None:
         raise InputRequired(question.message, source=question.source, tool=question.tool)
     if not isinstance(answer, Answer):

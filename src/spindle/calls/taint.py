@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 _MADE_OF_STEPS: Final = frozenset({"flows", "agents"})
 """Kinds whose tools do nothing but make calls, each of which is judged itself."""
-_ADDRESS: Final = re.compile(
-    r"[a-z][a-z0-9+.-]*:[/\\]{2,}([^/\\?#\s\"'<>]+)|(?<![:/\\\w])//([^/\\?#\s\"'<>]+)", re.I
-)
-_MAIL: Final = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)*")
-_HOST: Final = re.compile(r"(?:[\w-]+\.)+[\w-]+|\[?[0-9a-f]*:[0-9a-f:]+\]?|localhost", re.I)
-_NAMES_A_PLACE: Final = re.compile(
-    r"(?:^|[_-]|(?<=[a-z])(?=[A-Z]))(?:url|uri|host|hostname|domain|endpoint|webhook|link|site|website|server)s?$",
-    re.I,
+# Compiled when first used: only a run with a list of places to send to needs them.
+_ADDRESS: Final = r"(?i)[a-z][a-z0-9+.-]*:[/\\]{2,}([^/\\?#\s\"'<>]+)|(?<![:/\\\w])//([^/\\?#\s\"'<>]+)"
+_MAIL: Final = r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)*"
+_HOST: Final = r"(?i)(?:[\w-]+\.)+[\w-]+|\[?[0-9a-f]*:[0-9a-f:]+\]?|localhost"
+_NAMES_A_PLACE: Final = (
+    r"(?i)(?:^|[_-]|(?<=[a-z])(?=[A-Z]))"
+    r"(?:url|uri|host|hostname|domain|endpoint|webhook|link|site|website|server)s?$"
 )
 """Arguments whose text may be a host without a scheme before it."""
 MAX_SHOWN: Final = 3
@@ -93,14 +92,14 @@ def places_in(arguments: JsonObject) -> list[str]:
 
 
 def _places(name: str, text: str) -> Iterator[str]:
-    for match in _ADDRESS.finditer(text):
+    for match in re.finditer(_ADDRESS, text):
         yield _host(match[1] or match[2])
-    rest = _ADDRESS.sub(" ", text)
-    for match in _MAIL.finditer(rest):
+    rest = re.sub(_ADDRESS, " ", text)
+    for match in re.finditer(_MAIL, rest):
         yield match[0].lower()
     bare = text.strip().split("/", 1)[0].rsplit("@", 1)[-1]
-    if (_NAMES_A_PLACE.search(name) or text.strip().lower().startswith("www.")) and _HOST.fullmatch(
-        bare.split(":", 1)[0] if bare.count(":") == 1 else bare
+    if (re.search(_NAMES_A_PLACE, name) or text.strip().lower().startswith("www.")) and re.fullmatch(
+        _HOST, bare.split(":", 1)[0] if bare.count(":") == 1 else bare
     ):
         yield _host(bare)
 

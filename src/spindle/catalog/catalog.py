@@ -17,8 +17,6 @@ from spindle.catalog.marks import OPENLY, SourceMarks
 from spindle.catalog.naming import Sees, not_found, sees_all
 from spindle.catalog.own_tools import OwnTools
 from spindle.catalog.pace import Refreshes
-from spindle.catalog.screening import MAX_FINDINGS, take
-from spindle.catalog.storing import instructions_after, store_tools
 from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
@@ -316,6 +314,9 @@ class Catalog:
     async def _sync(
         self, name: str, principal: Principal, signature: str, accept: Collection[str] | bool
     ) -> SyncReport:
+        from spindle.catalog.screening import MAX_FINDINGS, take
+        from spindle.catalog.storing import instructions_after, store_tools
+
         config = self.sources.config(name)
         # What a consent has shown is not given up for what is shown without one.
         known = self._marks.is_listed(name, signature) and not self._marks.is_open(name, signature)
@@ -325,10 +326,9 @@ class Catalog:
         self.sources.table(name)  # it may have been removed meanwhile
         mark = signature + OPENLY if listed.openly else signature
         now = SourceState(
-            name, config.kind, mark, time.time(),
+            name, config.kind, mark, time.time(), findings=tuple(taken.findings[:MAX_FINDINGS]),
             left_out=tuple(taken.left_out), loosened=tuple(taken.loosened), server=listed.server,
             instructions=await instructions_after(self._store, name, listed.instructions, taken, accept),
-            findings=tuple(taken.findings[:MAX_FINDINGS]),
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken, accept, self.sources, self._note)
         self.stored_version.changed()

@@ -9,18 +9,18 @@ import gc
 import os
 import sys
 
-YOUNG = 20_000
+YOUNG = 50_000
 """Objects that are made before the collector looks at them. With the usual 700 it looks a hundred times at
 what is loaded for a command, and finds nothing."""
 
 
 def run() -> None:
     """The `spindle` program."""
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     if not os.environ.get("_SPINDLE_COMPLETE"):
         code = _warm(sys.argv[1:])
         if code is not None:
             sys.exit(code)
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     from spindle.cli.main import run as run_here
 
     run_here()

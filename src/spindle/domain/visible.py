@@ -17,8 +17,9 @@ _UNSEEN: Final = (
 _JOINERS: Final = "\u200c\u200d"
 # Between letters that are not of ASCII a joiner is spelling, in Persian and Hindi or in a family of emoji.
 _SPELLING: Final = rf"(?<=[^\x00-\x7f])[{_JOINERS}](?=[^\x00-\x7f{_JOINERS}])"
-_HIDDEN: Final = re.compile(rf"(?!{_SPELLING})[{_CONTROLS}{_UNSEEN}]")
-_HIDDEN_IN_JSON: Final = re.compile(f"[\x7f-\x9f{_UNSEEN}]")
+# Compiled when first used: most texts are plain, and to compile these takes a millisecond each.
+_HIDDEN: Final = rf"(?!{_SPELLING})[{_CONTROLS}{_UNSEEN}]"
+_HIDDEN_IN_JSON: Final = f"[\x7f-\x9f{_UNSEEN}]"
 
 
 def visible(text: str) -> str:
@@ -26,12 +27,12 @@ def visible(text: str) -> str:
     as `\\x1b` or `\\u202e`. Tabs and line breaks stay."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    return _HIDDEN.sub(_escape, text.replace("\r\n", "\n"))
+    return re.sub(_HIDDEN, _escape, text.replace("\r\n", "\n"))
 
 
 def visible_json(text: str) -> str:
     """Returns a JSON text of the same value, with what would not be shown as JSON's own escapes."""
-    return text if text.isascii() and "\x7f" not in text else _HIDDEN_IN_JSON.sub(_json_escape, text)
+    return text if text.isascii() and "\x7f" not in text else re.sub(_HIDDEN_IN_JSON, _json_escape, text)
 
 
 def quoted(text: str) -> str:

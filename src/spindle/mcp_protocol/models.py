@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from spindle.domain.json_schema import JsonObject
-from spindle.mcp_protocol.messages import fitted
 from spindle.mcp_protocol.names import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 MODULE = "mcp_types.methods"
@@ -52,6 +51,8 @@ async def served_result(method: str, version: str, result: JsonObject) -> JsonOb
 async def checked_result(method: str, version: str, result: JsonObject) -> JsonObject:
     """The result of a server without the fields that only later versions know. Raises ValidationError if it
     is not as this version has it; one of a method that it does not know is as it is."""
+    from spindle.mcp_protocol.messages import fitted
+
     plain = fitted(method, version, result)
     if plain is not None and plain.keys() == result.keys():
         return result

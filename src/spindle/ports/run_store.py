@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from spindle.domain.run import EventKind, Pause, Run, RunEvent, RunStatus
+if TYPE_CHECKING:
+    from spindle.domain.run import EventKind, Pause, Run, RunEvent, RunStatus
 
 LEASE = 30.0
 """Seconds without a sign of life after which others may take what a process holds; longer only if all do."""

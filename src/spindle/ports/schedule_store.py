@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from spindle.domain.run import Run, RunEvent
-from spindle.domain.schedule import Schedule
+if TYPE_CHECKING:
+    from spindle.domain.run import Run, RunEvent
+    from spindle.domain.schedule import Schedule
 
 
 @runtime_checkable

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from spindle.domain.access_entry import AccessEntry, AccessKind
-from spindle.domain.audit import AuditEntry, AuditFilter
+if TYPE_CHECKING:
+    from spindle.domain.access_entry import AccessEntry, AccessKind
+    from spindle.domain.audit import AuditEntry, AuditFilter
 
 
 class AuditStore(Protocol):

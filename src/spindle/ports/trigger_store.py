@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from spindle.domain.trigger_state import TriggerState
+if TYPE_CHECKING:
+    from spindle.domain.trigger_state import TriggerState
 
 
 class TriggerStore(Protocol):

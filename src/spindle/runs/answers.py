@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.forms import answer_problems
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.errors import InvalidArgumentsError, did_you_mean
 from spindle.schemas.compiled import CompiledSchema
@@ -31,6 +30,8 @@ async def checked_answer(
         case "approval":
             return await _checked_approval(answer, details, caller)
         case "input":
+            from spindle.calls.forms import answer_problems
+
             problems = answer_problems(details, answer)
             if problems:
                 raise _wrong("the answer does not fit", problems)

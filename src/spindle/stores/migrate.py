@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spindle.errors import StoreError
-from spindle.stores.search import index_all
 
 _INDEXED_ANEW = {4}
 """Migrations after which the words of all tools are taken down once more."""
@@ -59,6 +58,8 @@ def migrate(db: sqlite3.Connection, up_to: int | None = None) -> None:
         for statement in _statements(path.read_text("utf-8")):
             db.execute(statement)
         if number in _INDEXED_ANEW:
+            from spindle.stores.search import index_all
+
             index_all(db)
         db.execute(f"PRAGMA user_version = {number}")
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from spindle.domain.audit import AuditEntry
 from spindle.domain.identity import LOCAL
 from spindle.errors import StoreError
 from spindle.stores.files import NAME, FolderFileStore, KeptFile
@@ -97,6 +96,8 @@ class Pruner:
     async def _prune_audit(self, keep: Keep, dry_run: bool, tell: OnPruned) -> Pruned:
         done = await self._prune_records("audit", keep, dry_run, tell)
         if done.count and not dry_run:
+            from spindle.domain.audit import AuditEntry
+
             target = f"{done.count} entries"
             await self._store.append_audit([AuditEntry(self._now(), "audit.prune", target, LOCAL.id)])
         return done

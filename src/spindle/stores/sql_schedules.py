@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import to_json
-from spindle.domain.run import Run, RunEvent
-from spindle.domain.schedule import Schedule
 from spindle.stores.rows import storable
 from spindle.stores.run_rows import event_row, groups_row, opened_error, principal_of, run_row
 from spindle.stores.sql import Change, SqlQueries, insert, select
 from spindle.stores.sql_runs import INSERT_EVENT, UPSERT_RUN
+
+if TYPE_CHECKING:
+    from spindle.domain.run import Run, RunEvent
+    from spindle.domain.schedule import Schedule
 
 SCHEDULE = (
     "id", "name", "flow", "cron", "every", "zone", "catch_up", "queue", "priority", "principal", "groups",
@@ -63,6 +65,8 @@ class SqlSchedules(SqlQueries):
         return dict(zip(SCHEDULE, values, strict=True))
 
     def _from_row(self, row: tuple[Any, ...]) -> Schedule:
+        from spindle.domain.schedule import Schedule
+
         values = dict(zip(SCHEDULE, row, strict=True))
         principal = principal_of(values.pop("principal"), values.pop("groups"))
         error = values.pop("error")

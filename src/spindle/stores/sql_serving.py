@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spindle.domain.access_entry import AccessEntry, AccessKind
-from spindle.domain.audit import AuditEntry, AuditFilter
 from spindle.domain.json_schema import from_json, to_json
-from spindle.ports.serving_store import QuotaUse
 from spindle.stores.sql import NO_LIMIT, Change, SqlQueries, insert, select
 
-AUDIT = AuditEntry._fields[: AuditEntry._fields.index("id")]
-"""The columns of the audit log that entries bring."""
+if TYPE_CHECKING:
+    from spindle.domain.access_entry import AccessEntry, AccessKind
+    from spindle.domain.audit import AuditEntry, AuditFilter
+    from spindle.ports.serving_store import QuotaUse
+
+AUDIT = (
+    "at", "action", "target", "principal", "allowed", "outcome", "reason", "door", "address", "call",
+)  # fmt: skip
+"""The columns of the audit log that entries bring, in the order of their fields; `id` follows."""
 _ENTRY = ("kind", "name", "body", "updated_at", "updated_by")
 
 
@@ -40,6 +44,8 @@ class SqlServing(SqlQueries):
         return rows[0][0]
 
     async def access_entries(self) -> list[AccessEntry]:
+        from spindle.domain.access_entry import AccessEntry
+
         rows = await self._rows(f"{select('access_entries', _ENTRY)} ORDER BY kind, name")
         return [AccessEntry(kind, name, from_json(body), at, by) for kind, name, body, at, by in rows]
 
@@ -88,13 +94,15 @@ def audit_row(entry: AuditEntry) -> dict[str, Any]:
 
 
 def _audit_from_row(row: Sequence[Any]) -> AuditEntry:
+    from spindle.domain.audit import AuditEntry
+
     found = AuditEntry(*row)
     return found._replace(allowed=bool(found.allowed))
 
 
 INSERT_AUDIT = insert("audit", AUDIT)
 _FITS = f"""
-    {select("audit", AuditEntry._fields)}
+    {select("audit", (*AUDIT, "id"))}
     WHERE (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
       AND (CAST(:action AS TEXT) IS NULL OR action = :action OR (action >= :inner AND action < :inner_end))
       AND (CAST(:target AS TEXT) IS NULL OR target = :target)

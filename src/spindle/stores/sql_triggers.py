@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spindle.domain.json_schema import to_json
-from spindle.domain.trigger_state import TriggerState
 from spindle.stores.rows import storable
 from spindle.stores.run_rows import opened_error
 from spindle.stores.sql import SqlQueries, insert, select
+
+if TYPE_CHECKING:
+    from spindle.domain.trigger_state import TriggerState
 
 TRIGGER = ("name", "runs", "last_at", "last_run", "error")
 
@@ -22,6 +26,8 @@ class SqlTriggers(SqlQueries):
         await self._change(_HAPPENED if happened else _HEARD, dict(zip(TRIGGER, values, strict=True)))
 
     async def triggers(self) -> dict[str, TriggerState]:
+        from spindle.domain.trigger_state import TriggerState
+
         rows = await self._rows(select("triggers", TRIGGER))
         return {
             name: TriggerState(

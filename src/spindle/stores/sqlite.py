@@ -42,8 +42,6 @@ from spindle.stores.rows import (
     tool_from_row,
 )
 from spindle.stores.run_rows import secret_row
-from spindle.stores.search import index, search
-from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
 from spindle.stores.sql_schedules import SqlSchedules
@@ -229,6 +227,8 @@ class SqliteStore(
         return await self._lister.run(work)
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
+        from spindle.stores.search import search
+
         return await self._reader.run(lambda db: search(db, query, limit))
 
     async def stored_tools(self, source: str) -> list[StoredTool]:
@@ -243,6 +243,9 @@ class SqliteStore(
     async def replace_tools(
         self, state: SourceState, tools: Sequence[StoredTool], pins: PinChange | None = None
     ) -> bool:
+        from spindle.stores.search import index
+        from spindle.stores.search_index import weighed_words
+
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         definitions = definition_rows(state.name, tools)

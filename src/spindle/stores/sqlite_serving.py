@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spindle.domain.audit import AuditEntry
 from spindle.ports.serving_store import QuotaHold, QuotaRefusal, QuotaUse
 from spindle.stores.rows import storable
 from spindle.stores.sql_serving import AUDIT, HOLD, HOLD_WAIT, TAKE, WHOLE_AT, SqlServing
 from spindle.stores.sqlite_insert import RowInsert
 from spindle.stores.sqlite_queries import SqliteQueries, sql
+
+if TYPE_CHECKING:
+    from spindle.domain.audit import AuditEntry
 
 _APPEND = RowInsert("audit", AUDIT)
 

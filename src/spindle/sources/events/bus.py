@@ -8,10 +8,12 @@ import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from spindle.domain.event import Event
 from spindle.errors import ServerError
+
+if TYPE_CHECKING:
+    from spindle.domain.event import Event
 
 MAX_WAITING: Final = 10_000
 
@@ -34,6 +36,8 @@ class EventBus:
     def emit(self, channel: str, data: Any, attributes: Mapping[str, Any]) -> Event:
         """Publishes an event of this workspace, with attributes that are not the usual ones, and returns
         it."""
+        from spindle.domain.event import Event
+
         usual: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel}
         event = Event(data=data, channel=channel, **{**usual, **attributes})
         self.publish(event)

@@ -13,7 +13,6 @@ from spindle.errors import ServerError
 from spindle.giving_way import give_way
 from spindle.mcp_protocol.headers import HeaderMap, repeated_arguments
 from spindle.ports.list_budget import ListBudget, size_of
-from spindle.schemas.repair import read_schemas
 from spindle.sources.mcp.convert import first_problem, is_plain_tool, to_spec
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def _with_schemas(item: Any) -> tuple[Any, tuple[str, ...]]:
     """The tool without what is no schema, and what that was."""
     if not is_object(item):
         return item, ()
+    from spindle.schemas.repair import read_schemas
+
     arguments, result, faults = read_schemas(item.get("inputSchema"), item.get("outputSchema"))
     return {**item, "inputSchema": arguments, "outputSchema": result}, faults
 

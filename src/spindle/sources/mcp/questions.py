@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from spindle.calls.forms import MAX_TEXT, fields_of
 from spindle.domain.json_schema import canonical, is_array, is_object
 from spindle.errors import ClientError, InputRequired, PermissionDeniedError, ServerError
 from spindle.mcp_protocol.errors import McpError
@@ -214,6 +213,8 @@ def _declined(call: Call, why: str) -> PermissionDeniedError:
 
 def check_question(source: str, params: JsonObject) -> None:
     """Raises ServerError for a question that the protocol does not allow, or that is too large to show."""
+    from spindle.calls.forms import MAX_TEXT, fields_of
+
     message = params.get("message")
     if not isinstance(message, str) or len(message) > MAX_TEXT:
         raise _bad(source, f"its message is no text of at most {MAX_TEXT} characters")
@@ -230,6 +231,8 @@ def check_question(source: str, params: JsonObject) -> None:
 
 def link_problem(url: Any) -> str | None:
     """Why a person should not be sent to an address, or None."""
+    from spindle.calls.forms import MAX_TEXT
+
     if not isinstance(url, str) or len(url) > MAX_TEXT or not url.isascii() or not url.isprintable():
         return "its address is not one"
     try:

@@ -19,6 +19,7 @@ import spindle
 from servers.oauth import OAuthProvider, User, running_mcp_server, running_provider
 from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
+from servers.trusted import share_the_context
 from servers.warm import warm_python
 from spindle.app import Spindle
 from spindle.settings import Settings, places
@@ -33,6 +34,8 @@ pytest_plugins = ["pytester"]
 os.environ["SPINDLE_TRUST"] = "1"
 
 TEST_KEY = base64.urlsafe_b64encode(b"a key that only the tests use ..").decode()
+
+share_the_context()
 
 # One profile for all: the same examples everywhere, and nothing that depends on how fast the machine is.
 # `make fuzz` takes the other.

@@ -30,28 +30,40 @@ PROGRAMS = {
     "mcp-server-time": ["-m", "mcp_server_time"],
 }
 
-# Runs in a Python that loads nothing: asks for the process, and ends as it does.
+# Runs in a Python that loads nothing: asks for the process, and ends as it does. It takes half the time with
+# the modules of C alone, without those around them.
 FRONT = """#!{python} -ISE
-import json, os, signal, socket, sys
-passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # until it is known to whom
-link = socket.socket(socket.AF_UNIX)
+import _signal, _socket, marshal, os, sys
+passed_on = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+_signal.pthread_sigmask(_signal.SIG_BLOCK, passed_on)  # until it is known to whom
+link = _socket.socket(_socket.AF_UNIX)
 link.connect({address!r})
 words = {words!r} + sys.argv[1:]
-asked = dict(words=words, folder=os.getcwd(), environment=dict(os.environ), front=os.getpid())
-socket.send_fds(link, [json.dumps(asked).encode() + b"\\n"], [0, 1, 2])
+asked = marshal.dumps(dict(words=words, folder=os.getcwd(), environment=dict(os.environ), front=os.getpid()))
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+link.sendmsg([len(asked).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+link.sendall(asked)
 nowhere = os.open(os.devnull, os.O_RDWR)
 os.dup2(nowhere, 0)  # so that the pipes end with the process that uses them
 os.dup2(nowhere, 1)
-answers = link.makefile()
-child = int(answers.readline())
+said = b""
+def next_number():
+    global said
+    while b"\\n" not in said:
+        more = link.recv(64)
+        if not more:
+            sys.exit("the Python that processes are forked from is gone")
+        said += more
+    number, _, said = said.partition(b"\\n")
+    return int(number)
+child = next_number()
 for number in passed_on:
-    signal.signal(number, lambda number, _: os.kill(child, number))
-signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
-code = int(answers.readline())
+    _signal.signal(number, lambda number, _: os.kill(child, number))
+_signal.pthread_sigmask(_signal.SIG_UNBLOCK, passed_on)
+code = next_number()
 if code < 0:
-    if -code != signal.SIGKILL:
-        signal.signal(-code, signal.SIG_DFL)
+    if -code != _signal.SIGKILL:
+        _signal.signal(-code, _signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """

@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import gc
 import importlib
-import json
+import marshal
 import os
 import runpy
 import select
@@ -36,10 +36,9 @@ NEVER = ("spindle.tables", "spindle.cli.table")
 
 def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """What is asked, and the standard streams to use."""
-    text, files, _, _ = socket.recv_fds(link, 65536, 3)
-    while not text.endswith(b"\n"):
-        text += link.recv(65536)
-    return json.loads(text), files
+    length, files, _, _ = socket.recv_fds(link, 4, 3)
+    with link.makefile("rb") as rest:
+        return marshal.loads(rest.read(int.from_bytes(length, "big"))), files
 
 
 def learn(notes: Path) -> None:
@@ -68,11 +67,8 @@ def teach(notes: Path, known: set[str]) -> None:
 
 def forked(link: socket.socket, files: list[int]) -> bool:
     """Returns True in the new process. Another waits for it, and ends it when nobody waits any more."""
-    if watcher := os.fork():
-        os.waitpid(watcher, 0)
-        return False
     if os.fork():
-        os._exit(0)
+        return False
     child = os.fork()
     if child == 0:
         return True
@@ -86,6 +82,13 @@ def forked(link: socket.socket, files: list[int]) -> bool:
     with contextlib.suppress(OSError):
         link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
+
+
+def forget_ended() -> None:
+    """Those that waited for a process have nothing to tell when they end."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def become(asked: dict[str, Any], files: list[int]) -> None:
@@ -166,6 +169,7 @@ def main(address: str) -> None:
             if sys.stdin in select.select([listening, sys.stdin], [], [])[0]:
                 return
             link, _ = listening.accept()
+            forget_ended()
             asked, files = receive(link)
             learn(notes)
             # What is there does not have to be looked through, and so copied, by every process.

@@ -8,11 +8,12 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from servers import warm
 
 TOOLS = '''
 import os
@@ -163,7 +164,7 @@ class Killed:
     def spindle(self, *words: str, at: str = "") -> subprocess.CompletedProcess[str]:
         """Runs one command as a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "spindle", *words], cwd=self.folder, text=True, capture_output=True,
+            [warm.SPINDLE, *words], cwd=self.folder, text=True, capture_output=True,
             env={**self._environ, "KILLED_AT": at}, timeout=60, check=False,
         )  # fmt: skip
 

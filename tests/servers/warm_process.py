@@ -30,8 +30,8 @@ COMMON = {
     "mcp_server_time", "openai", "orjson", "platformdirs", "psycopg", "pydantic", "pydantic_ai", "rich",
     "spindle", "sqlite3", "starlette", "tomlkit", "utcp", "uvicorn", "uvloop", "websockets", "yaml",
 }  # fmt: skip
-# Arrow's threads would not survive a fork.
-NEVER = ("spindle.tables", "spindle.cli.table")
+# The threads of Arrow and of Temporal would not survive a fork.
+NEVER = ("spindle.tables", "spindle.cli.table", "spindle.engines.temporal")
 
 
 def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import spindle
+from servers import warm
 from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.domain.run import Run
@@ -135,7 +135,8 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """The number of the process, once it takes runs."""
+        return warm.pid_of(self._process.pid)
 
     async def _read(self) -> None:
         assert self._process.stderr is not None
@@ -152,10 +153,11 @@ class WorkerProcess:
         assert any("takes runs of" in note for note in self.notes), self.notes
 
     async def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(how)
-            if how == signal.SIGTERM:
-                self._process.send_signal(signal.SIGCONT)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(how)
+                if how == signal.SIGTERM:
+                    self.signal(signal.SIGCONT)
         return await self.ended()
 
     async def ended(self) -> int:
@@ -165,13 +167,13 @@ class WorkerProcess:
         return code
 
     def signal(self, how: signal.Signals) -> None:
-        self._process.send_signal(how)
+        os.kill(self.pid, how)
 
 
 @contextlib.asynccontextmanager
 async def worker(place: Place, *words: str, **environment: str) -> AsyncIterator[WorkerProcess]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "spindle", "worker", *words,
+        warm.SPINDLE, "worker", *words,
         cwd=place.root, env=place.environment(**environment), stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

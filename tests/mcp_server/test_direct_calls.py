@@ -235,7 +235,9 @@ async def test_too_many_requests_of_a_client_are_refused(tmp_path: Path) -> None
 async def waiting(
     open_sources: OpenSources, stdio_server: StdioServers, **capabilities: Any
 ) -> AsyncGenerator[tuple[RawClient, str]]:
-    access = ServingAccess.of(ServeConfig.model_validate({"port": 0, **SETTINGS}), {})
+    # Some calls never end: in the end, nobody need wait for them.
+    settings = {"port": 0, "shutdown_timeout": 0.1, **SETTINGS}
+    access = ServingAccess.of(ServeConfig.model_validate(settings), {})
     async with (
         open_sources({"s": stdio_server()}) as app,
         served(app, access=access) as url,

@@ -51,6 +51,8 @@ DEFAULT_BOUNDS: Final = Bounds()
 
 def too_deep(value: Any) -> DocumentPath | None:
     """Returns the first place that is deeper than `MAX_DEPTH`, or None."""
+    if not _has_levels(value, MAX_DEPTH):
+        return None
     waiting: list[tuple[Any, DocumentPath]] = [(value, ())]
     while waiting:
         node, path = waiting.pop()
@@ -65,3 +67,18 @@ def too_deep(value: Any) -> DocumentPath | None:
                 (item, (*path, index)) for index, item in enumerate(node) if is_object(item) or is_array(item)
             ]
     return None
+
+
+def _has_levels(value: Any, most: int) -> bool:
+    """True if objects and lists lie inside each other more than so many levels deep."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most + 1):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if is_object(node) else node)
+            if isinstance(item, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

@@ -28,4 +28,5 @@ def fields_of(record: DataclassInstance) -> dict[str, Any]:
 
 def set_fields(record: DataclassInstance) -> dict[str, Any]:
     """Returns the fields of a record that are not None."""
-    return {name: value for name, value in fields_of(record).items() if value is not None}
+    fields = record.__dataclass_fields__
+    return {name: value for name in fields if (value := getattr(record, name)) is not None}

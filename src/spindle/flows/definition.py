@@ -251,6 +251,8 @@ class NodeDefinition:
     @property
     def texts(self) -> Mapping[str, Any]:
         """The values with templates that are its kind's own, by their place in the document."""
+        if self.tool is not None or self.flow is not None:
+            return {}
         match self:
             case NodeDefinition(ask=Question(message=message)):
                 return {"ask.message": message}

@@ -14,7 +14,7 @@ from spindle.domain.json_schema import is_object, to_json
 from spindle.domain.text_values import ParsedArray, ParsedObject
 from spindle.errors import FlowError, SpindleError, did_you_mean
 from spindle.flows.branches import named
-from spindle.flows.build import name_nodes
+from spindle.flows.build import DefinedFlow, name_nodes
 from spindle.flows.content_values import with_blocks, with_content
 from spindle.flows.expressions.parsing import began
 from spindle.flows.flow import meeting_of
@@ -50,7 +50,8 @@ async def execute(
 ) -> Result:
     """Runs the flow of the workspace at `root` over `shared`, which holds its inputs. `start`: begin at this
     node; `only`: stop after it."""
-    name_nodes(flow)
+    if not isinstance(flow, DefinedFlow):  # whose definition names them
+        name_nodes(flow)
     chain = (*flows_around.get(), flow.name or "flow")
     if len(chain) > MAX_DEPTH:
         raise FlowError(

@@ -69,10 +69,13 @@ class Flow(BaseNode):
         for node in waiting:
             yield node
             for successor in node.successors.values():
-                for target in successor.targets if isinstance(successor, Fork) else (successor,):
-                    if id(target) not in seen:
-                        seen.add(id(target))
-                        waiting.append(target)
+                if isinstance(successor, Fork):
+                    new = [target for target in successor.targets if id(target) not in seen]
+                    seen.update(map(id, new))
+                    waiting += dict.fromkeys(new)
+                elif id(successor) not in seen:
+                    seen.add(id(successor))
+                    waiting.append(successor)
 
     def forks(self) -> Iterator[Fork]:
         """Yields all places where branches begin, but none of inner flows."""
@@ -127,7 +130,7 @@ class Flow(BaseNode):
                     hint="if the loop should run that long, raise the flow's max_visits",
                 )
             # A copy: what a visit sets on its node is gone with it, and no other run sees it.
-            visited = copy.copy(node)
+            visited = node.__copy__()
             visited.params = self._params_of(node, params)
             if running.notes is None:
                 action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own

@@ -43,8 +43,8 @@ class MadeFlows:
             made = self._of_text(flow)
             return made, made.document
         if isinstance(flow, Flow):
-            name_nodes(flow)
             if not is_data(flow):
+                name_nodes(flow)
                 if not flow.name:
                     raise FlowError(
                         "a flow with parts written in Python needs a name to be run here",

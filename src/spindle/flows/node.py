@@ -131,6 +131,12 @@ class BaseNode:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{f' {self.id}' if self.id else ''}>"
 
+    def __copy__(self) -> Self:
+        # As the default, but without its detour over pickling: a node is copied at each visit.
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
     # --- what a subclass writes; each may be `async`
 
     def prep(self, shared: Any) -> Any:
@@ -263,12 +269,6 @@ class Node(BaseNode):
                 await running.sleep(wait)
             wait *= self.backoff
         raise AssertionError("the last attempt returns or raises")
-
-    def __copy__(self) -> Self:
-        # As the default, but without its detour over pickling: a node is copied at each visit.
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        return new
 
 
 class BatchNode(Node):

@@ -113,7 +113,7 @@ class ToolNode(WorkspaceNode):
             secrets.add(secrets_in(arguments, tool.input_schema))
         for parameter in known:
             value = arguments.get(parameter.name)
-            if tuple(parameter.types) == ("string",) and isinstance(value, (dict, list)):
+            if isinstance(value, (dict, list)) and tuple(parameter.types) == ("string",):
                 block = block_of(value, self._host())
                 text = as_text(value) if block is None else as_argument(block, parameter)
                 arguments[parameter.name] = value if text is None else text

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.calls.known_secrets import with_known
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_SHORT = MAX_KEPT // 6
 """Characters of a text that has no more bytes than that, however they are written."""
+MAX_PLAIN = 16
+"""Values of an object that are looked at one by one, in place of writing it as JSON and reading that."""
 
 ENDS = ("arrived", "failed", "elsewhere", "given_up")
 """The ways in which a branch ends, as the note of its fork has them."""
@@ -83,15 +86,23 @@ class NodeEvent:
         )  # fmt: skip
 
     def to_dict(self) -> JsonObject:
-        names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
-                 "output", "wrote", "usage", "error", "items", "branch")  # fmt: skip
-        shown = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return {**shown, "is_masked": True} if self.is_masked else shown
+        shown = {
+            name: value
+            for name, value in zip(_WRITTEN, _values_written(self), strict=True)
+            if value is not None
+        }
+        if self.is_masked:
+            shown["is_masked"] = True
+        return shown
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> NodeEvent:
         return cls(kind="ended", **data)
 
+
+_WRITTEN = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
+            "output", "wrote", "usage", "error", "items", "branch")  # fmt: skip
+_values_written: Callable[[NodeEvent], tuple[Any, ...]] = attrgetter(*_WRITTEN)
 
 Observe = Callable[[NodeEvent], None]
 
@@ -126,8 +137,8 @@ class Recording:
         self._visits: Counter[str] = Counter()
         self._reports: dict[int, Report] = {}
         self._branch = branch
-        self._current: NodeEvent | None = None
-        """The visit that has begun and not ended."""
+        self._current: tuple[str, int, float] | None = None
+        """The visit that has begun and not ended: its node, its number, and when it began."""
         self.output: Any = None
         """The output of the last node."""
         self.content: list[JsonObject] = []
@@ -139,13 +150,12 @@ class Recording:
 
     async def visit(self, node: BaseNode, shared: Any, running: RunContext) -> Any:
         assert node.id is not None
-        self._visits[node.id] += 1
-        visit = self._visits[node.id]
-        event = NodeEvent(f"{self.prefix}{node.id}", visit, "started", time.time(), branch=self._branch)
-        self._current = event
+        visit = self._visits[node.id] = self._visits[node.id] + 1
+        name, started_at = f"{self.prefix}{node.id}", time.time()
+        self._current = name, visit, started_at
         observe = observer.get()
         if observe is not None:
-            observe(event)
+            observe(NodeEvent(name, visit, "started", started_at, branch=self._branch))
         report = self.equip(node, visit)
         before = dict(shared) if is_object(shared) and not isinstance(node, WorkspaceNode) else None
         began = time.perf_counter()
@@ -162,7 +172,7 @@ class Recording:
             return action
         except Exception as error:
             problem = told(error)
-            self.failed = (inner.failed if inner is not None else None) or event.node
+            self.failed = (inner.failed if inner is not None else None) or name
             raise
         except BaseException:
             paused = True  # it waits for a person, or was given up: it will be visited again
@@ -173,7 +183,7 @@ class Recording:
                 self.output = report.output
                 self.content = (report.wrote or {}).get(f"{node.id}.{CONTENT}", [])
                 ended = NodeEvent(
-                    event.node, visit, "ended", event.started_at, report.tool,
+                    name, visit, "ended", started_at, report.tool,
                     action if isinstance(action, str) or action is None else repr(action),
                     time.perf_counter() - began, report.attempts, report.cached, kept(report.inputs),
                     kept(report.output), kept(report.wrote) or written(before, shared), report.usage,
@@ -232,9 +242,13 @@ class Recording:
         observe = observer.get()
         reason: JsonObject = {"category": "cancelled", "message": f"given up: {fork.node} has enough"}
         for branch in given_up:
-            if (begun := branch._current) is not None:
-                duration = time.time() - begun.started_at
-                self._note(replace(begun, kind="ended", duration=duration, error=reason), observe)
+            if branch._current is not None:
+                node, visit, started_at = branch._current
+                duration = time.time() - started_at
+                ended = NodeEvent(
+                    node, visit, "ended", started_at, duration=duration, error=reason, branch=branch._branch
+                )
+                self._note(ended, observe)
         self._visits.update({name: count - self._visits[name] for name, count in counts.items()})
         self._visits[fork.node] += 1
         ended = replace(
@@ -359,6 +373,8 @@ def kept(value: Any) -> Any:
     """Returns a value as the history keeps it: one that is not JSON, or is large, is only described."""
     if value is None or (value.__class__ is str and len(value) <= MAX_SHORT):
         return value
+    if value.__class__ is dict and len(value) <= MAX_PLAIN and all(map(_is_plain, value, value.values())):
+        return value.copy()
     try:
         data = to_json(value, default=repr)
     except (TypeError, ValueError, RecursionError):
@@ -366,6 +382,15 @@ def kept(value: Any) -> Any:
     if len(data) > MAX_KEPT:
         return {"$left_out": f"{len(data)} bytes"}
     return from_json(data)
+
+
+def _is_plain(key: Any, value: Any) -> bool:
+    """True for what is certainly JSON, and short: most arguments are."""
+    return key.__class__ is str and (
+        value is None
+        or value.__class__ is bool
+        or (value.__class__ is str and len(key) + len(value) <= MAX_SHORT // MAX_PLAIN)
+    )
 
 
 def _is_left_out(value: Any) -> bool:

@@ -102,7 +102,8 @@ class RunJournal:
         sealed = self._sealer.seal_often(written(outcome), f"run:{self.run.id}:{path}")
         self._unsaved.append(self._event("step", path, sealed))
         try:
-            await (self.save() if self.run.queue is None else self._save_or_lose())
+            if not self._is_saved_at_once():
+                await (self.save() if self.run.queue is None else self._save_or_lose())
         except StoreError as error:
             # The step has done its work. What could not be written goes with the next that can.
             self._note(f"a step of run {self.run.id} could not be recorded: {error.message}")
@@ -122,6 +123,8 @@ class RunJournal:
         """True if an earlier execution made steps during the call at this place. It is made again from its
         beginning, and each of its steps is judged by itself."""
         steps = self.known.steps
+        if not steps:
+            return False
         below = bisect.bisect_left(steps, f"{path}/")
         return below < len(steps) and steps[below].startswith(f"{path}/")
 
@@ -133,7 +136,8 @@ class RunJournal:
         event = self._event("begun", path, sealed)
         self._unsaved.append(event)
         try:
-            await (self._save_patiently() if self.run.queue is None else self._save_or_lose())
+            if not self._is_saved_at_once():
+                await (self._save_patiently() if self.run.queue is None else self._save_or_lose())
         except BaseException as error:
             self._unsaved = [other for other in self._unsaved if other is not event]
             if isinstance(error, RunLostError):

@@ -102,9 +102,13 @@ def opened(sealer: Sealer, pause: Pause) -> OpenPause:
 def written(outcome: Result | SpindleError) -> JsonObject:
     """Returns a result or an error as JSON, with everything that `read` needs to give the same again."""
     if isinstance(outcome, Result):
-        rare = {"action": outcome.action, "changed": outcome.changed}
-        extra = {key: value for key, value in rare.items() if value is not None}
-        return {"result": {**outcome.to_dict(), "has_structured": outcome.has_structured, **extra}}
+        result = outcome.to_dict()
+        result["has_structured"] = outcome.has_structured
+        if outcome.action is not None:
+            result["action"] = outcome.action
+        if outcome.changed is not None:
+            result["changed"] = outcome.changed
+        return {"result": result}
     fields = {
         "hint": None if outcome.remedy else outcome.hint,
         "remedy": outcome.remedy.to_dict() if outcome.remedy else None,

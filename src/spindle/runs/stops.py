@@ -50,7 +50,10 @@ class Stops:
     def inside(self, path: str) -> list[Interruption]:
         """Returns the questions because of which a step at this place has not really ended, whatever it
         returned."""
-        return [why for stop, why in self._places if stop.startswith(below(path))]
+        if not self._places:
+            return []
+        inside = below(path)
+        return [why for stop, why in self._places if stop.startswith(inside)]
 
     def forget(self, branch: str) -> None:
         """Forgets what was asked in a branch that nobody needs any more."""

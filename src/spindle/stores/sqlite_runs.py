@@ -58,12 +58,14 @@ class SqliteRuns(SqliteQueries, SqlRuns):
         return await self._writer.run(_adding(run, events)) if done is None else done
 
     def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
-        if sum(len(event.sealed or b"") for event in events) > MAX_AT_ONCE:
+        values: list[Any] = []
+        size = 0
+        for event in events:
+            values += event_values(event)
+            size += len(event.sealed or b"")
+        if size > MAX_AT_ONCE:
             return None
         if 0 < len(events) <= MAX_TOGETHER:
-            values: list[Any] = []
-            for event in events:
-                values += event_values(event)
             added = self._at_once.change(_add(len(events)), (*values, run.id, run.owner, run.generation))
             if added == len(events):
                 return True

@@ -12,7 +12,7 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import quick_dataclass
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.shapes import Shape
-from spindle.flows.definition import FlowDefinition, Join
+from spindle.flows.definition import Edge, FlowDefinition, Join
 from spindle.flows.meeting import Meeting, TangledError
 
 ERROR_SCHEMA: JsonObject = {"type": "object"}
@@ -151,9 +151,14 @@ class Availability:
         keys = 0
         for key, schema in gives.items():
             writer = Writer(node, id, bit, schema, has_failed, key != undeclared)
-            self.writers.setdefault(key, []).append(writer)
-            self._note_kind(self.kinds.setdefault(key, []), schema, bit)
-            keys |= self._keys.setdefault(key, 1 << len(self._keys))
+            known = self._keys.get(key)
+            if known is None:  # as nearly all are: they are below the node's own id
+                self.writers[key], self.kinds[key] = [writer], [(schema, bit)]
+                known = self._keys[key] = 1 << len(self._keys)
+            else:
+                self.writers[key].append(writer)
+                self._note_kind(self.kinds[key], schema, bit)
+            keys |= known
         return State(bit, keys)
 
     def _note_kind(self, kinds: list[tuple[JsonObject, int]], schema: JsonObject, bit: int) -> None:
@@ -195,15 +200,21 @@ class Availability:
         before, left = self.states[node], self._failed[node]
         return State(before.may | left.may, before.must | left.must)
 
+    def _taking(self, level: Level, edge: Edge) -> State:
+        """Returns the state when this edge is taken."""
+        has_failed = edge.action in level.shapes[edge.source].failures
+        return self.leaving(level.prefix + edge.source, has_failed=has_failed)
+
     def _entering(self, level: Level, id: str, entry: State, out: dict[str, State]) -> State:
-        arriving = {"": [entry]} if id == level.graph.start else dict[str, list[State]]()
+        edges, is_start = level.graph.incoming[id], id == level.graph.start
+        if len(edges) == 1 and not is_start and not level.forks and edges[0].source in out:
+            return self._taking(level, edges[0])  # one way leads to it, as to most nodes
+        arriving = {"": [entry]} if is_start else dict[str, list[State]]()
         branch_of = level.branches_at(id)
-        for edge in level.graph.incoming[id]:
-            if edge.source not in out:
-                continue
-            has_failed = edge.action in level.shapes[edge.source].failures
-            state = self.leaving(level.prefix + edge.source, has_failed=has_failed)
-            arriving.setdefault(branch_of.get(edge.source, ""), []).append(state)
+        for edge in edges:
+            if edge.source in out:
+                branch = branch_of.get(edge.source, "")
+                arriving.setdefault(branch, []).append(self._taking(level, edge))
         if not arriving:
             return entry
         aside = arriving.pop("", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from spindle.documents.places import DocumentPath
@@ -139,7 +140,7 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
             shapes[node.id] = with_approval(shapes[node.id])
     forks, tangled = forks_of(definition, graph)
     level = Level(definition, graph, shapes, prefix, inner, forks=forks, tangled=tangled)
-    level.ends = lambda id: bool(_last_actions(level, id))
+    level.ends = cache(lambda id: bool(_last_actions(level, id)))
     return level
 
 

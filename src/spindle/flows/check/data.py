@@ -352,8 +352,10 @@ class DataCheck:
     def _two_writers(self, level: Level, path: DocumentPath) -> Iterator[Finding]:
         places = dict(_places(level, path))
         for key, writers in self.availability.writers.items():
+            if len(writers) < 2 or "." in key:
+                continue
             own = {writer.node: writer for writer in writers if not writer.has_failed and writer.id != key}
-            if len(own) < 2 or "." in key:
+            if len(own) < 2:
                 continue
             readers = self.readers.get(key, [])
             updating = {reader for reader, _ in readers}

@@ -26,13 +26,16 @@ from spindle.flows.definition import (
 from spindle.flows.text.document import VERSION
 
 
+_ONCE = Retry()
+
+
 def to_document(definition: FlowDefinition) -> JsonObject:
     """Returns the document from which `from_document` makes the same definition."""
     return {"version": VERSION, **_flow(definition)}
 
 
 def _flow(definition: FlowDefinition) -> JsonObject:
-    mappings = {node.id: mapping for node in definition.nodes if (mapping := _mapping(node))}
+    mappings = {node.id: _mapping(node) for node in definition.nodes if node.inputs or node.outputs}
     fields: JsonObject = {
         "name": definition.name or None,
         "description": definition.description or None,
@@ -65,7 +68,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "params": node.params or None,
         "batch": _changed(node.batch, Batch(over=None), always=("over",)) if node.batch is not None else None,
         "loop": _loop(node.loop) if node.loop is not None else None,
-        "retry": _changed(node.retry, Retry()) or None,
+        "retry": _changed(node.retry, Retry()) if node.retry != _ONCE else None,
         "timeout": node.timeout,
         "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
         "fail_when": node.fail_when,

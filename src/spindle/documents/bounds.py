@@ -71,13 +71,13 @@ def too_deep(value: Any) -> DocumentPath | None:
 
 def _has_levels(value: Any, most: int) -> bool:
     """True if objects and lists lie inside each other more than so many levels deep."""
-    level = [value] if isinstance(value, (dict, list)) else []
+    level: list[Any] = [value] if is_object(value) or is_array(value) else []
     for _ in range(most + 1):
         level = [
             item
             for node in level
             for item in (node.values() if is_object(node) else node)
-            if isinstance(item, (dict, list))
+            if is_object(item) or is_array(item)
         ]
         if not level:
             return False

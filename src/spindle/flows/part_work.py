@@ -14,7 +14,8 @@ from spindle.flows.failures import NodeFailure
 from spindle.flows.handed_over import taken_over
 from spindle.flows.spread import ITEMS, kept_item
 from spindle.flows.text.document import from_record
-from spindle.flows.trace import NodeEvent, Recording, kept
+from spindle.flows.trace import NodeEvent, Recording
+from spindle.flows.visits import kept
 from spindle.flows.workspace_node import WorkspaceNode
 from spindle.runs.parts import id_of
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.calls.known_secrets import with_known
 from spindle.calls.record import clean_json
-from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.records import quick_dataclass
 from spindle.flows.build import DefinedFlow
 from spindle.flows.content_values import CONTENT
@@ -23,7 +23,7 @@ from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
 from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
-from spindle.flows.visits import MAX_KEPT, Report
+from spindle.flows.visits import Report, kept
 from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from spindle.flows.batch_items import BatchItems
     from spindle.flows.node import BaseNode
     from spindle.flows.node_cache import PureNodes
-
-MAX_SHORT = MAX_KEPT // 6
-"""Characters of a text that has no more bytes than that, however they are written."""
-MAX_PLAIN = 16
-"""Values of an object that are looked at one by one, in place of writing it as JSON and reading that."""
 
 ENDS = ("arrived", "failed", "elsewhere", "given_up")
 """The ways in which a branch ends, as the note of its fork has them."""
@@ -367,30 +362,6 @@ class ForkRecording:
         outputs: JsonObject = {name: self._branches[name].output for name in decision["arrived"]}
         self._recording.output = outputs
         return outputs
-
-
-def kept(value: Any) -> Any:
-    """Returns a value as the history keeps it: one that is not JSON, or is large, is only described."""
-    if value is None or (value.__class__ is str and len(value) <= MAX_SHORT):
-        return value
-    if value.__class__ is dict and len(value) <= MAX_PLAIN and all(map(_is_plain, value, value.values())):
-        return value.copy()
-    try:
-        data = to_json(value, default=repr)
-    except (TypeError, ValueError, RecursionError):
-        return f"<{type(value).__name__}>"
-    if len(data) > MAX_KEPT:
-        return {"$left_out": f"{len(data)} bytes"}
-    return from_json(data)
-
-
-def _is_plain(key: Any, value: Any) -> bool:
-    """True for what is certainly JSON, and short: most arguments are."""
-    return key.__class__ is str and (
-        value is None
-        or value.__class__ is bool
-        or (value.__class__ is str and len(key) + len(value) <= MAX_SHORT // MAX_PLAIN)
-    )
 
 
 def _is_left_out(value: Any) -> bool:

@@ -1,17 +1,21 @@
-"""The report of one visit of a node."""
+"""The report of one visit of a node, and what the history keeps of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, from_json, to_json
 
 if TYPE_CHECKING:
     from spindle.flows.batch_items import BatchItems
 
 MAX_KEPT: Final = 256 * 1024
 """Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
+MAX_SHORT: Final = MAX_KEPT // 6
+"""Characters of a text that has no more bytes than that, however they are written."""
+MAX_PLAIN: Final = 16
+"""Values of an object that are looked at one by one, in place of writing it as JSON and reading that."""
 
 
 @dataclass(slots=True)
@@ -39,3 +43,27 @@ class Report:
             name: None if value is None or before[name] is None else before[name] + value
             for name, value in used.items()
         }
+
+
+def kept(value: Any) -> Any:
+    """Returns a value as the history keeps it: one that is not JSON, or is large, is only described."""
+    if value is None or (value.__class__ is str and len(value) <= MAX_SHORT):
+        return value
+    if value.__class__ is dict and len(value) <= MAX_PLAIN and all(map(_is_plain, value, value.values())):
+        return value.copy()
+    try:
+        data = to_json(value, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return f"<{type(value).__name__}>"
+    if len(data) > MAX_KEPT:
+        return {"$left_out": f"{len(data)} bytes"}
+    return from_json(data)
+
+
+def _is_plain(key: Any, value: Any) -> bool:
+    """True for what is certainly JSON, and short: most arguments are."""
+    return key.__class__ is str and (
+        value is None
+        or value.__class__ is bool
+        or (value.__class__ is str and len(key) + len(value) <= MAX_SHORT // MAX_PLAIN)
+    )

@@ -123,8 +123,6 @@ class RunJournal:
         """True if an earlier execution made steps during the call at this place. It is made again from its
         beginning, and each of its steps is judged by itself."""
         steps = self.known.steps
-        if not steps:
-            return False
         below = bisect.bisect_left(steps, f"{path}/")
         return below < len(steps) and steps[below].startswith(f"{path}/")
 
@@ -191,8 +189,7 @@ class RunJournal:
         """Writes what is not written yet, if only one step is being made and the store need not wait."""
         if not self.is_stored or len(self.tasks) > 1 or self._next_write is not None or self._saving.locked():
             return False
-        events = self._unsaved
-        saved = self._store.save_events_at_once(self.run, events) if events else True
+        saved = self._store.save_events_at_once(self.run, self._unsaved) if self._unsaved else True
         if saved is None:
             return False
         self._unsaved = []
@@ -364,9 +361,8 @@ class RunJournal:
         return is_over(question, self._waiting.get(path), self._now())
 
     def _is_stale(self, pause: Pause, question: Interruption) -> bool:
-        if self._has_expired(pause):
-            return True
-        return self._content(pause)["details"] != from_json(to_json(question.details, default=str))
+        details = from_json(to_json(question.details, default=str))
+        return self._has_expired(pause) or self._content(pause)["details"] != details
 
     def _has_expired(self, pause: Pause) -> bool:
         return pause.expires_at is not None and pause.expires_at <= self._now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from spindle.documents.places import DocumentPath
@@ -140,8 +140,12 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
             shapes[node.id] = with_approval(shapes[node.id])
     forks, tangled = forks_of(definition, graph)
     level = Level(definition, graph, shapes, prefix, inner, forks=forks, tangled=tangled)
-    level.ends = cache(lambda id: bool(_last_actions(level, id)))
+    level.ends = cache(partial(_can_be_last, level))
     return level
+
+
+def _can_be_last(level: Level, id: str) -> bool:
+    return bool(_last_actions(level, id))
 
 
 def _last_actions(level: Level, id: str) -> set[str]:

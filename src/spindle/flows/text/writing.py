@@ -25,7 +25,6 @@ from spindle.flows.definition import (
 )
 from spindle.flows.text.document import VERSION
 
-
 _ONCE = Retry()
 
 

@@ -7,7 +7,9 @@ import sqlite3
 from pathlib import Path
 
 from spindle.domain.call import CallRecord
+from spindle.domain.run import Run, RunEvent
 from spindle.stores.sqlite import SqliteStore
+from spindle.stores.sqlite_at_once import TIDY_EVERY
 
 
 def record(number: int) -> CallRecord:
@@ -46,3 +48,14 @@ async def test_a_record_is_kept_though_its_caller_is_gone(tmp_path: Path) -> Non
         other.execute("COMMIT")
         other.close()
     assert stored(path) == ["k1"]
+
+
+async def test_every_so_often_events_of_a_run_are_left_to_the_thread(tmp_path: Path) -> None:
+    run = Run("a.b", owner="me", lease=30.0)
+    async with SqliteStore(tmp_path / "state.db") as store:
+        assert await store.save_run(run)
+        at_once = [
+            store.save_events_at_once(run, [RunEvent(run.id, "note", 1.0)]) for _ in range(2 * TIDY_EVERY)
+        ]
+    assert at_once.count(None) == 2, "the thread's commits move the log into the file"
+    assert set(at_once) == {True, None}

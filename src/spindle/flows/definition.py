@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.records import quick_dataclass
 from spindle.domain.text_values import Parse
 
 DEFAULT_ACTION = "default"
@@ -195,7 +196,7 @@ def says(kind: NodeKind, text: str) -> str:
     return f"{words[kind]}: {text}" if text else words[kind]
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class NodeDefinition:
     """One node: a tool, a question for a person, a flow, a question for a model, a task for an agent, a
     wait, or values by name. Exactly one of them is set."""
@@ -277,7 +278,7 @@ class NodeDefinition:
         return {"type": "boolean"} if self.wait is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Edge:
     """Leads from one node to another, for one action. Several for one action begin branches that run at the
     same time."""

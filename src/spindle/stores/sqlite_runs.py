@@ -67,6 +67,8 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             return None
         if 0 < len(events) <= MAX_TOGETHER:
             added = self._at_once.change(_add(len(events)), (*values, run.id, run.owner, run.generation))
+            if added is None:
+                return None  # it is the thread's turn, which moves the log into the file
             if added == len(events):
                 return True
         # The run is not held any more, or some of it is there already.

@@ -416,7 +416,7 @@ KNOWN: dict[str, str] = {
     "lives for one call, document, list or run, or as long as a session with a limit of its own": """
         calls.allowance.Allowance._told calls.allowance.Allowance._used
         calls.flags.Flags._texts calls.flags.Flags._values calls.limits.hold._held
-        mcp_server.client_peer.ClientPeer._sending mcp_server.stdio.Pipes._early
+        mcp_server.client_peer.ClientPeer.sending mcp_server.stdio.Pipes._early
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting
         rest.schemas.Components.schemas runs.stops.Stops._places runs.stops.Stops._first
         runs.journal.RunJournal._unsaved calls.known_secrets.KnownSecrets.named

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain import trail
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.mcp_server.calling import METHOD, failed
 from spindle.mcp_server.channel import RequestChannel, cancelled_message
@@ -63,7 +64,7 @@ class DirectCalls:
         self._takes_stream = takes_stream
         self._head = head_of(session.headers)
         self._listed: object | None = None
-        self._tools: dict[str, ToolSummary] = {}
+        self._tools: BoundedMap[str, ToolSummary] = BoundedMap(MAX_KNOWN)
         """Those that were called, as long as the listing is this one."""
 
     async def __call__(self, request: RepeatedRequest, body: bytes) -> None:
@@ -103,8 +104,9 @@ class DirectCalls:
             return None
         if message["id"] in session.running or len(session.running) >= MAX_RUNNING:
             return None
-        if listed is not self._listed or len(self._tools) > MAX_KNOWN:
-            self._listed, self._tools = listed, {}
+        if listed is not self._listed:
+            self._listed = listed
+            self._tools.clear()
         name = message["params"]["name"]
         tool = self._tools.get(name)
         if tool is None:

@@ -85,16 +85,6 @@ async def test_it_leaves_signals_alone_serves_and_stops_when_told() -> None:
         socket.create_connection(address)
 
 
-async def test_a_server_that_is_told_to_stop_waits_for_no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spindle.listening.server.TICK", 10 * PATIENCE)
-    async with serving(hello) as (_, address):
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(GET + b"\r\n")
-        await reader.readuntil(b"0\r\n\r\n")
-    assert await reader.read() == b"", "a connection without a request is closed"
-    writer.close()
-
-
 async def test_an_answer_without_a_length_comes_in_chunks_and_says_when_it_was_made() -> None:
     app = answering(head((b"X-Kind", b"test")), body(b"one", more=True), body(b"", more=True), body(b"last"))
     first, _, rest = (await said(app, GET + LAST)).partition(b"\r\n\r\n")

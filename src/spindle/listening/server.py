@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 AS_USUAL = ConnectionLimits()
 TICK = 0.1
-"""Seconds between two looks at the clock."""
-FIRST_LOOK = 0.001
-"""Seconds until a server that stops first looks whether all is done. Each later look takes twice as long to
-come, and a tick at most."""
+"""Seconds between two looks at the clock, and at whether it is time to stop."""
 
 
 class EmbeddedServer:
@@ -46,14 +43,10 @@ class EmbeddedServer:
         self._tls = tls
         self._grace: float | None = None
         """Seconds that running requests may take to end; None until it is told to stop."""
-        self._told: asyncio.Future[None] | None = None
-        """Done when it is told to stop while it serves."""
 
     def stop(self, seconds: float) -> None:
         """Takes no more requests, and lets those that run end within these seconds. `serve` returns then."""
         self._grace = seconds
-        if self._told is not None and not self._told.done():
-            self._told.set_result(None)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Answers requests until `stop` is called."""
@@ -63,24 +56,21 @@ class EmbeddedServer:
             await loop.create_server(self._connection, sock=one, ssl=self._tls, backlog=BACKLOG)
             for one in sockets
         ]
-        self._told = loop.create_future()
         while self._grace is None:
             self.state.tick()
             self.connections.tick(loop.time())
-            await asyncio.wait([self._told], timeout=TICK)
+            await asyncio.sleep(TICK)
         for server in self.listening:
             server.close()
         for one in sockets:
             one.close()
         for connection in list(self.state.connections):
             connection.shutdown()
-        look = FIRST_LOOK
-        await asyncio.sleep(look)  # connections that had nothing to do are closed by now
+        await asyncio.sleep(TICK)  # connections that had nothing to do are closed by now
         try:
             async with asyncio.timeout(self._grace):
-                while self.state.connections or self.state.tasks:
-                    look = min(2 * look, TICK)
-                    await asyncio.sleep(look)
+                while self.state.connections or self.state.tasks:  # noqa: ASYNC110 - once, at the end
+                    await asyncio.sleep(TICK)
         except TimeoutError:
             for task in self.state.tasks:
                 task.cancel()

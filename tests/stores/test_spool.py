@@ -214,6 +214,33 @@ async def test_a_group_that_finds_the_database_held_is_moved_when_it_is_free(pat
         assert stored(path) == names(0, FEW + GROUP)
 
 
+async def test_a_store_that_is_closed_while_records_are_moved_looks_no_more_for_others(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spindle.stores.sqlite_calls.MOVE_AFTER", 0.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    async with SqliteStore(path) as store:
+        calls = store._calls
+        for number in range(FEW):
+            await store.save_call(record(number))
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(FEW, FEW + GROUP):
+            await store.save_call(record(number))
+        while calls._unmoved:  # until the group is being moved, which waits for the other
+            await asyncio.sleep(0)
+        await store.save_call(record(FEW + GROUP))
+        while calls._timer is not None:  # until it was time for this record too
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(other.execute, "COMMIT")
+    last = calls._moving
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert calls._moving is last
+    assert calls._timer is None
+    other.close()
+    assert stored(path) == names(0, FEW + GROUP + 1)
+
+
 async def test_records_are_appended_while_another_process_holds_the_database(path: Path) -> None:
     async with SqliteStore(path) as store:
         for number in range(FEW):

@@ -116,13 +116,13 @@ class CallRows:
         if self._waiting:
             self._append_waiting()
             await asyncio.sleep(0)
+        spool, self._spool = self._spool, None  # from here on nothing more is moved in groups
         if self._timer is not None:
             self._timer.cancel()
         if self._moving is not None:
             await asyncio.gather(self._moving, return_exceptions=True)
-        if self._spool is not None:
-            self._spool.close()
-            self._spool = None
+        if spool is not None:
+            spool.close()
             if self._count > FEW:
                 with contextlib.suppress(StoreError):
                     await self.settle()
@@ -143,7 +143,7 @@ class CallRows:
                     await self.settle()
                 if self._unmoved < GROUP:
                     break
-        if self._unmoved and self._timer is None:
+        if self._spool is not None and self._unmoved and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(MOVE_AFTER, self._move_now)
 
     async def _through_thread(self, row: Row) -> None:

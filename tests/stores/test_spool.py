@@ -226,11 +226,12 @@ async def test_a_store_that_is_closed_while_records_are_moved_looks_no_more_for_
         other.execute("BEGIN IMMEDIATE")
         for number in range(FEW, FEW + GROUP):
             await store.save_call(record(number))
-        while calls._unmoved:  # until the group is being moved, which waits for the other
-            await asyncio.sleep(0)
-        await store.save_call(record(FEW + GROUP))
-        while calls._timer is not None:  # until it was time for this record too
-            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            while calls._unmoved:  # until the group is being moved, which waits for the other
+                await asyncio.sleep(0)
+            await store.save_call(record(FEW + GROUP))
+            while calls._timer is not None:  # until it was time for this record too
+                await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(other.execute, "COMMIT")
     last = calls._moving
     for _ in range(10):

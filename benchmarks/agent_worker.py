@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -91,16 +92,14 @@ async def langgraph(url: str) -> AsyncIterator[Task]:
 
 @contextlib.asynccontextmanager
 async def spindle(url: str) -> AsyncIterator[Task]:
-    """With everything: guarded calls, and a journal on disk that survives kill -9."""
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
+    """With everything: guarded calls, and a journal on disk that survives kill -9. The model is named, as in
+    settings and commands, so it is asked by Spindle's own HTTP client."""
     import spindle
 
-    model = OpenAIChatModel("any", provider=OpenAIProvider(base_url=url, api_key="any"))
+    os.environ.update(OPENAI_BASE_URL=url, OPENAI_API_KEY="any")
     with tempfile.TemporaryDirectory() as folder:
-        async with spindle.open(folder, tools=[add]) as app, model:
-            agent = spindle.Agent(app, model)
+        async with spindle.open(folder, tools=[add]) as app:
+            agent = spindle.Agent(app, "openai-chat:any")
 
             async def task() -> None:
                 done = await agent.run("What is 1 + 2?")

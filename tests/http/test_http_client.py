@@ -118,7 +118,8 @@ def test_a_credential_takes_the_place_of_what_has_its_name() -> None:
 
 
 def test_nothing_makes_connections_beside_ours() -> None:
-    """All that leaves goes through our client, whose connections are made in one place."""
+    """All that leaves goes through our client, whose connections are made in one place. `agents/model_client`
+    gives it the shape that the libraries of providers take."""
     package = Path(http_client.__file__).parent.parent
     importing = {
         path.relative_to(package).as_posix()
@@ -127,7 +128,7 @@ def test_nothing_makes_connections_beside_ours() -> None:
             r"^\s*(?:import|from) (?:aiohttp|httpx2?|requests)\b", path.read_text("utf-8"), re.MULTILINE
         )
     }
-    assert not importing
+    assert importing == {"agents/model_client.py"}
     making = {
         path.relative_to(package).as_posix()
         for path in (package / "http").rglob("*.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -19,6 +20,7 @@ from spindle.http.request import Prepared
 
 Said = bytes | tuple[bytes, ...] | None
 """What a server says to a request, in one piece or in several; None: it ends the connection."""
+PATIENCE = 30.0
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -331,6 +333,59 @@ async def test_a_large_request_ends_when_it_has_its_answer() -> None:
         assert (answer.status, await answer.read(100)) == (413, b"no")
         assert await asked(client, server) == b"ok"
         assert server.connections == 2
+
+
+async def test_a_large_request_ends_when_it_has_its_answer_and_nobody_takes_the_rest() -> None:
+    """The head of an answer is enough to send no more, however long the rest takes."""
+    is_known, over = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.read(1000)  # by now the client waits for room
+        writer.write(b"HTTP/1.1 413 X\r\ncontent-length: 2\r\n\r\nn")
+        await is_known.wait()
+        writer.write(b"o")
+        await over.wait()
+        writer.close()
+
+    async with listening(serve) as url, contextlib.aclosing(HttpClient(30)) as client:
+        async with asyncio.timeout(PATIENCE):
+            answer = await client.send(Prepared("POST", url, {}, b"x" * 100_000_000))
+        is_known.set()
+        assert (answer.status, await answer.read(100)) == (413, b"no")
+        over.set()
+
+
+async def test_a_large_request_is_given_up_if_nobody_takes_it() -> None:
+    over = asyncio.Event()
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async with listening(serve) as url, contextlib.aclosing(HttpClient(30)) as client:
+        with pytest.raises(UnreachableError, match="took no more of the request in time") as caught:
+            await client.send(Prepared("POST", url, {}, b"x" * 100_000_000), timeout=0.05)
+        assert caught.value.sent
+        assert caught.value.is_silence
+        over.set()
+
+
+async def test_a_connection_takes_no_longer_than_one_may() -> None:
+    """However long the answer may take: a server whose queue is full says nothing at all."""
+    with contextlib.ExitStack() as closing:
+        full = closing.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(2):
+            waiting = closing.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/"
+        async with contextlib.aclosing(HttpClient(0.05)) as client, asyncio.timeout(PATIENCE):
+            with pytest.raises(UnreachableError, match="cannot be connected to in time") as caught:
+                await client.send(Prepared("GET", url), timeout=3600)
+        assert not caught.value.sent
 
 
 async def test_whoever_leaves_ends_the_connection() -> None:

@@ -11,8 +11,14 @@ from spindle.errors import ConfigurationError, suggest
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+    from spindle.agents.model_client import ModelClient
+
 PLACES = ("_URL", "_KEY", "_ENDPOINT", "_HOST", "_BASE", "_TOKEN", "_VERSION", "_REGION", "_PROJECT")
 """Ends of the names of variables in which providers find where they are, and who asks."""
+TAKE_CLIENTS = frozenset(
+    {"openai", "openai-chat", "openai-responses", "anthropic", "ollama", "openrouter", "deepseek"}
+)
+"""Providers whose libraries take a client of ours. Others bring one that we know less of."""
 INSTALL = 'pip install "spindle-tools[agent]"'
 
 
@@ -48,9 +54,10 @@ def places() -> int:
     return hash(frozenset(item for item in os.environ.items() if item[0].endswith(PLACES)))
 
 
-def resolve(name: str, key: str | None = None) -> Model:
+def resolve(name: str, key: str | None = None, *, client: Callable[[], ModelClient] | None = None) -> Model:
     """Returns the model of this name, `provider:model`. Providers find their keys in the environment,
-    unless a key is given; then it is used, or it is an error."""
+    unless a key is given; then it is used, or it is an error. `client` is asked for what to ask with, where
+    the provider's library takes that. It is not closed with the model."""
     require_library()
     check_name(name)
     if key is not None and not key.strip():
@@ -59,7 +66,10 @@ def resolve(name: str, key: str | None = None) -> Model:
     from pydantic_ai.models import infer_model
 
     try:
-        return infer_model(name) if key is None else infer_model(name, _with_key(name, key))
+        given: dict[str, Any] = {} if key is None else {"api_key": key}
+        if name.partition(":")[0] in TAKE_CLIENTS and client is not None:
+            given["http_client"] = client()
+        return infer_model(name, _with(name, given)) if given else infer_model(name)
     except UserError as error:
         raise _unusable(name, str(error)) from None
     except ImportError as error:
@@ -72,15 +82,17 @@ def resolve(name: str, key: str | None = None) -> Model:
         raise _unusable(name, str(error)) from None
 
 
-def _with_key(name: str, key: str) -> Callable[[str], Any]:
+def _with(name: str, given: dict[str, Any]) -> Callable[[str], Any]:
     from pydantic_ai.providers import infer_provider_class
 
     def make(provider: str) -> Any:
-        # Each provider's class has parameters of its own; nearly all have this one.
+        # Each provider's class has parameters of its own; nearly all have that for the key.
         made: Any = infer_provider_class(provider)
         try:
-            return made(api_key=key)
+            return made(**given)
         except TypeError:
+            if "api_key" not in given:
+                raise
             raise ConfigurationError(
                 f"models of {provider!r} take no key", hint="leave it out, or name another model"
             ) from None

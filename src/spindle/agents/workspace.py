@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from spindle.agents.definition import AgentDefinition, Job
     from spindle.agents.memory import AgentMemory
+    from spindle.agents.model_client import ModelClient
     from spindle.agents.record import Record
     from spindle.agents.sampling import WorkspaceSampling
     from spindle.agents.taped_models import TapedModels
@@ -53,6 +54,7 @@ class WorkspaceAgents:
         """By name, with the addresses and keys of providers that it was found with."""
         self._limits: BoundedMap[str, tuple[int, Limit]] = BoundedMap()
         self._open = contextlib.AsyncExitStack()
+        self._http: ModelClient | None = None
         self.sampling: WorkspaceSampling | None = None
         """Makes the models that answer servers. Set by the workspace."""
         self.taped: TapedModels | None = None
@@ -165,10 +167,22 @@ class WorkspaceAgents:
         known, model = self._resolved.get(name, (None, None))
         if model is None or known != now:
             # The one before is closed with the workspace: somebody may be in the middle of asking it.
-            model = resolve(name) if taped is None else taped.of(name, lambda: resolve(name))
+            if taped is None:
+                model = resolve(name, client=self._client)
+            else:
+                model = taped.of(name, lambda: resolve(name, client=self._client))
             self._resolved[name] = (now, model)
             await self._open.enter_async_context(model)
         return model
+
+    def _client(self) -> ModelClient:
+        """Returns the client that all models of a name share."""
+        from spindle.agents.model_client import model_client
+
+        if self._http is None:
+            self._http = model_client()
+            self._open.push_async_callback(self._http.aclose)
+        return self._http
 
     def _limit(self, agent: AgentDefinition, depth: int) -> Limit:
         """Returns the limit that all runs of the agent in this process share, at one depth of delegation: who

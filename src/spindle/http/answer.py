@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.http.failures import LostError, TooLargeError
@@ -149,7 +149,7 @@ class HttpAnswer:
             try:
                 await self.wait()
             except TimeoutError:
-                raise LostError(SILENT) from None
+                raise LostError(SILENT, is_silence=True) from None
         if self._failure is not None and not self._pieces:
             raise LostError(self._failure)
 
@@ -197,13 +197,17 @@ class HttpAnswer:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def wait(self) -> None:
+    def wait(self) -> Coroutine[None, None, None]:
         """Waits until something has come. Raises TimeoutError."""
+        return self.in_time(self.waiter())
+
+    async def in_time(self, step: asyncio.Future[None]) -> None:
+        """Waits for a step of the exchange. Raises TimeoutError."""
         if self._timeout is None:
-            await self.waiter()
+            await step
         else:
             async with asyncio.timeout(self._timeout):
-                await self.waiter()
+                await step
 
     def waiter(self) -> asyncio.Future[None]:
         """Done when something has come, in whatever time. The one before it is not needed any more."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle.http")
 
+UNTAKEN = "it took no more of the request in time"
 AT_ONCE = 64 * 1024
 """Bytes of a body that are copied to stand in one piece with their head."""
 _OWN_HEADERS = {"user-agent": f"spindle/{__version__}", "accept": "*/*", "accept-encoding": ACCEPTED}
@@ -84,6 +85,9 @@ class HttpClient:
         answer = HttpAnswer(request, url, connection, timeout)
         try:
             await connection.send(head, request.content, answer, no_body=request.method == "HEAD")
+        except TimeoutError:
+            connection.drop()
+            raise UnreachableError(url.host, UNTAKEN, sent=True, is_silence=True) from None
         except BaseException:
             connection.drop()
             raise
@@ -124,7 +128,7 @@ class HttpClient:
                 await answer.wait()
         except TimeoutError:
             answer.release()
-            raise UnreachableError(answer.host, SILENT, sent=True) from None
+            raise UnreachableError(answer.host, SILENT, sent=True, is_silence=True) from None
         except BaseException:
             answer.release()
             raise
@@ -136,7 +140,7 @@ class HttpClient:
             logger.debug("%s %s: %s", answer.request.method, answer.plain_url, answer.status)
 
     async def _connected(self, place: Place, timeout: float | None) -> ServerConnection:
-        patience = self._connect_timeout if timeout is None else timeout
+        patience = self._connect_timeout if timeout is None else min(timeout, self._connect_timeout)
         try:
             return await self._connections.connect(place, patience)
         except (OSError, ValueError) as error:

@@ -90,7 +90,8 @@ class ServerConnection(asyncio.Protocol):
         return self.is_open and self._poll is not None and not is_readable(self._poll)
 
     async def send(self, head: bytes, content: bytes | None, answer: HttpAnswer, *, no_body: bool) -> None:
-        """Writes a request, whose answer is filled with what comes. `no_body`: its answer has none."""
+        """Writes a request, whose answer is filled with what comes. `no_body`: its answer has none. Raises
+        TimeoutError where the server takes nothing for as long as the answer would be waited for."""
         if content is None or len(content) <= PIECE:
             self.send_at_once(head + content if content else head, answer, no_body=no_body)
             return
@@ -114,7 +115,7 @@ class ServerConnection(asyncio.Protocol):
                 return  # it has its answer without the rest, and the connection cannot be used again
             transport.write(view[start : start + PIECE])
             if self._writable is not None:
-                await self._writable
+                await answer.in_time(self._writable)
         self._is_whole = True
 
     async def answered(self, answer: HttpAnswer) -> None:
@@ -258,6 +259,7 @@ class ServerConnection(asyncio.Protocol):
                 answer.cookies = [*answer.cookies, text]
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         answer.status = status
+        self.resume_writing()  # the server may take no more of the request
         if self._has_no_body:
             # What a proxy connects us with has no end of its own.
             keeps = answer.request.method == "CONNECT" or self._parser.should_keep_alive()

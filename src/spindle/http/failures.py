@@ -25,6 +25,9 @@ from spindle.errors import (
 class HttpFailure(Exception):  # noqa: N818 - one among errors: the base of those that have the ending
     """A request that came to nothing. Its text is the reason."""
 
+    is_silence = False
+    """True if nothing came in the time that there was."""
+
 
 class InsideError(HttpFailure):
     """A request that may go to public addresses only would have gone elsewhere."""
@@ -37,10 +40,11 @@ class InsideError(HttpFailure):
 class UnreachableError(HttpFailure):
     """No answer came. `sent` is false where nothing can have arrived either."""
 
-    def __init__(self, host: str, reason: str, *, sent: bool) -> None:
+    def __init__(self, host: str, reason: str, *, sent: bool, is_silence: bool = False) -> None:
         super().__init__(reason)
         self.host = host
         self.sent = sent
+        self.is_silence = is_silence
 
 
 class RedirectError(HttpFailure):
@@ -54,6 +58,10 @@ class RedirectError(HttpFailure):
 
 class LostError(HttpFailure):
     """The connection ended before the answer did."""
+
+    def __init__(self, reason: str, *, is_silence: bool = False) -> None:
+        super().__init__(reason)
+        self.is_silence = is_silence
 
 
 class UnpackError(HttpFailure):

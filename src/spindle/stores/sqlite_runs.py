@@ -30,7 +30,7 @@ from spindle.stores.sqlite_at_once import WritesAtOnce
 from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql, storable_values
 
 MAX_AT_ONCE = 64 * 1024
-"""Bytes of events that are written on the event loop."""
+"""Bytes of a run and its events that are written on the event loop."""
 MAX_TOGETHER = 8
 """Events that one statement adds."""
 
@@ -51,20 +51,20 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             db.executemany(sql(INSERT_PAUSE), [pause_row(pause) for pause in pauses])
             return True
 
-        return await self._writer.run(work)
+        is_small = not pauses and len(row["error"] or b"") + _size(events) <= MAX_AT_ONCE
+        done = self._at_once.attempt(work) if is_small else None
+        return await self._writer.run(work) if done is None else done.outcome
 
     async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
         done = self.save_events_at_once(run, events)
         return await self._writer.run(_adding(run, events)) if done is None else done
 
     def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
+        if _size(events) > MAX_AT_ONCE:
+            return None
         values: list[Any] = []
-        size = 0
         for event in events:
             values += event_values(event)
-            size += len(event.sealed or b"")
-        if size > MAX_AT_ONCE:
-            return None
         if 0 < len(events) <= MAX_TOGETHER:
             added = self._at_once.change(_add(len(events)), (*values, run.id, run.owner, run.generation))
             if added is None:
@@ -154,6 +154,10 @@ def _adding(run: Run, events: Sequence[RunEvent]) -> Callable[[sqlite3.Connectio
         return True
 
     return work
+
+
+def _size(events: Sequence[RunEvent]) -> int:
+    return sum([len(event.sealed or b"") for event in events])
 
 
 def _insert_events(db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:

@@ -73,10 +73,16 @@ class Prompt:
         from spindle.agents.outcomes import AgentResult
 
         if self.key is not None:
-            from spindle.agents.models import resolve
+            from spindle.agents.models import require_library, resolve
+
+            require_library()
+            from spindle.agents.model_client import model_client
 
             # Made for this run, so that its connections are closed with it.
-            async with resolve(str(self.model), self.key) as made:
+            async with (
+                model_client() as http,
+                resolve(str(self.model), self.key, client=lambda: http) as made,
+            ):
                 return await replace(self, model=made, key=None).run(app)
         told = [self.instructions, *instructions_of(self.messages), self.data.instructions()]
         reach = RowPermissions(self.trusted, self.credentials, self.workspace, self.run_workflow)

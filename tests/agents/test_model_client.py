@@ -8,6 +8,7 @@ import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -17,7 +18,8 @@ from servers.names import certificate, echo, names, secure
 from spindle import Agent, AgentResult
 from spindle.agents import model_client
 from spindle.agents.model_client import ModelClient
-from spindle.errors import ConnectionFailedError
+from spindle.agents.models import TAKE_CLIENTS
+from spindle.errors import ConnectionFailedError, SpindleError
 from spindle.http.client import HttpClient
 from spindle.http.request import Prepared
 from spindle.testing import Dropped, Failure, ModelRequest, ModelServer, ToolCall, Turn, workspace
@@ -74,6 +76,26 @@ async def test_each_api_is_asked_by_our_client(
     assert (done.output, done.usage.requests) == ("It is 3.", 2)
     assert len(asked) == 2
     assert all(url.startswith(server.url) for url in asked)
+
+
+@pytest.mark.parametrize("provider", sorted(TAKE_CLIENTS))
+async def test_each_provider_takes_our_client(
+    provider: str, echo: EchoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = HttpClient.send
+
+    async def send(self: HttpClient, request: Prepared, **options: object) -> object:
+        return await real(self, replace(request, url=echo.url), **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HttpClient, "send", send)
+    for name in ("DEEPSEEK", "OPENROUTER", "OLLAMA"):
+        monkeypatch.setenv(f"{name}_API_KEY", "any")
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://models.test/v1")
+    echo.answers["/"] = Answer(status=400)
+    async with workspace() as app:
+        with pytest.raises(SpindleError, match="400"):
+            await Agent(app, f"{provider}:some/model").run("hello")
+    assert json.loads(echo.last.body)["model"] == "some/model"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from spindle.domain.call import CallRecord
-from spindle.domain.run import Run, RunEvent
+from spindle.domain.identity import LOCAL
+from spindle.domain.run import Pause, Run, RunEvent
 from spindle.stores.sqlite import SqliteStore
 from spindle.stores.sqlite_at_once import TIDY_EVERY
+from spindle.stores.sqlite_runs import MAX_AT_ONCE
 
 
 def record(number: int) -> CallRecord:
@@ -59,3 +66,36 @@ async def test_every_so_often_events_of_a_run_are_left_to_the_thread(tmp_path: P
         ]
     assert at_once.count(None) == 2, "the thread's commits move the log into the file"
     assert set(at_once) == {True, None}
+
+
+@pytest.mark.parametrize(
+    ("error", "sealed", "is_paused", "by_thread"),
+    [(None, b"x", False, 0), ("x" * MAX_AT_ONCE, b"x", False, 1), (None, b"x" * (MAX_AT_ONCE + 1), False, 1),
+     (None, b"x", True, 1)],
+    ids=["small", "a long error", "a large event", "a pause"],
+)  # fmt: skip
+async def test_only_small_changes_of_a_run_are_written_on_the_event_loop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: str | None,
+    sealed: bytes,
+    is_paused: bool,
+    by_thread: int,
+) -> None:
+    run = Run("a.b", owner="me", lease=30.0)
+    async with SqliteStore(tmp_path / "state.db") as store:
+        assert await store.save_run(run)
+        asked = list[object]()
+        real = store._writer.run
+
+        async def thread(work: Callable[[sqlite3.Connection], Any]) -> Any:
+            asked.append(work)
+            return await real(work)
+
+        monkeypatch.setattr(store._writer, "run", thread)
+        changed = replace(run, error={"message": error} if error else None)
+        events = [RunEvent(run.id, "note", 1.0, "p", sealed)]
+        pauses = [Pause("t", run.id, "p", "input", "why?", LOCAL, 1.0)] if is_paused else []
+        assert await store.save_run(changed, events, pauses)
+        assert len(asked) == by_thread
+        assert [event.sealed for event in await store.history(run.id)] == [sealed]

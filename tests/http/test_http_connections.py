@@ -356,6 +356,36 @@ async def test_a_large_request_ends_when_it_has_its_answer_and_nobody_takes_the_
         over.set()
 
 
+async def test_a_connection_is_not_used_again_if_a_request_was_not_written_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its rest is still to be sent, and would stand before the next request."""
+    size = 20_000_000
+    monkeypatch.setattr(connection, "PIECE", size)
+    connections, is_known, over = 0, asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        if connections == 1:
+            await reader.readexactly(size + 1)  # by now the client waits for room for its last piece
+        writer.write(OK[:-1])
+        await is_known.wait()
+        writer.write(OK[-1:])
+        await over.wait()
+        writer.close()
+
+    async with listening(serve) as url, contextlib.aclosing(HttpClient(30)) as client:
+        async with asyncio.timeout(PATIENCE):
+            for body in (b"x" * 2 * size, None):
+                answer = await client.send(Prepared("POST", url, {}, body))
+                is_known.set()
+                assert await answer.read(100) == b"ok"
+        assert connections == 2
+        over.set()
+
+
 async def test_a_large_request_is_given_up_if_nobody_takes_it() -> None:
     over = asyncio.Event()
 

@@ -116,7 +116,8 @@ class ServerConnection(asyncio.Protocol):
             transport.write(view[start : start + PIECE])
             if self._writable is not None:
                 await answer.in_time(self._writable)
-        self._is_whole = True
+        # Nobody may take the rest any more once the answer has begun.
+        self._is_whole = not answer.status
 
     async def answered(self, answer: HttpAnswer) -> None:
         """Waits for the head of the answer, or what is in its place: see `failure` there. Raises

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from openai import AsyncOpenAI
 
 from servers.echo_server import Answer, EchoServer
 from servers.names import certificate, echo, names, secure
@@ -116,6 +117,21 @@ async def test_a_connection_that_breaks_is_an_error_of_the_connection(
     async with workspace() as app:
         with pytest.raises(ConnectionFailedError):
             _ = [event async for event in Agent(app, model).stream("count")]
+
+
+async def test_the_error_says_what_went_wrong_on_the_way(
+    echo: EchoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries say "Connection error." of all that goes wrong."""
+    monkeypatch.setenv("OPENAI_BASE_URL", echo.url)
+    monkeypatch.setattr(model_client, "MAX_ANSWER", 1)
+    monkeypatch.setattr(AsyncOpenAI, "_calculate_retry_timeout", lambda *_, **__: 0.0)
+    async with workspace() as app:
+        with pytest.raises(ConnectionFailedError, match="'m' cannot be reached: answered with more than 1 b"):
+            await Agent(app, "openai-chat:m").run("hello")
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+        with pytest.raises(ConnectionFailedError, match="'m' cannot be reached: Connection refused"):
+            await Agent(app, "openai-chat:m").run("hello")
 
 
 async def test_a_provider_that_is_down_is_asked_again(server: ModelServer) -> None:

@@ -17,6 +17,7 @@ from spindle.errors import (
     SpindleError,
     from_status,
 )
+from spindle.http.failures import HttpFailure
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
     if isinstance(error, theirs.ContentFilterError):
         return ModelError(f"the provider's filter stopped the model {name!r}: {error.message}")
     if isinstance(error, theirs.ModelConnectionError):
-        return ConnectionFailedError(f"the model {name!r} cannot be reached: {error.message}")
+        return ConnectionFailedError(f"the model {name!r} cannot be reached: {_reason(error, error.message)}")
     if isinstance(error, theirs.UserError):
         return ModelError(f"the model {name!r} cannot be asked this: {error.message}")
     if isinstance(error, NotImplementedError):
@@ -166,10 +167,19 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
     if isinstance(error, theirs.AgentRunError):
         return ServerError(f"the model {name!r} could not be asked: {error.message}")
     if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "openai", "anthropic"):
-        return ConnectionFailedError(
-            f"the connection to the model {name!r} broke: {type(error).__name__}: {error}"
-        )
+        reason = _reason(error, f"{type(error).__name__}: {error}")
+        return ConnectionFailedError(f"the connection to the model {name!r} broke: {reason}")
     return ServerError(f"the model {name!r} failed: {type(error).__name__}: {error}")
+
+
+def _reason(error: BaseException, said: str) -> str:
+    """Returns what went wrong on the way, as our own client knows it, in place of what libraries said."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, HttpFailure):
+            return str(cause)
+        cause = cause.__cause__
+    return said
 
 
 def _after(error: Any) -> float | None:

@@ -5,8 +5,10 @@ A connection to an address that was checked is never used for what may go anywhe
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
+import os
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -186,6 +188,8 @@ def _reason(error: BaseException) -> str:
             return f"its certificate cannot be trusted: {error.verify_message or error.reason}"
         case TimeoutError():
             return "it cannot be connected to in time"
+        case OSError(errno=int(number)) if number in errno.errorcode:
+            return os.strerror(number)  # asyncio's own words are about its call
         case OSError():
             return error.strerror or str(error) or "it cannot be connected to"
         case _:

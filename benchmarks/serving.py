@@ -42,6 +42,8 @@ class Gateway:
     url: str
     call: Callable[[Connection, int], Any]
     is_mcp: bool = True
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    """What it is told beside `ENVIRONMENT`."""
     process: subprocess.Popen[bytes] | None = None
     cold_start: float = 0.0
     idle_mb: float = 0.0
@@ -54,7 +56,10 @@ class Gateway:
         """Until its first answer."""
         began = time.perf_counter()
         self.process = subprocess.Popen(
-            self.command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self.command,
+            env=ENVIRONMENT | self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         while True:
             try:
@@ -77,8 +82,9 @@ class Gateway:
             await connection.handshake()
         return connection
 
-    async def round(self, clients: int, calls: int) -> None:
-        """Of each client, `calls` calls one after the other; all clients at once."""
+    async def round(self, clients: int, calls: int, *, ready: int = 1) -> None:
+        """Of each client, `calls` calls one after the other; all clients at once. `ready` of them have
+        called before."""
         connections = [await self.connect() for _ in range(clients)]
         latencies: list[float] = []
 
@@ -88,7 +94,8 @@ class Gateway:
                 await self.call(connection, number + 1)
                 latencies.append(time.perf_counter() - began)
 
-        await self.call(connections[0], 0)
+        for connection in connections[:ready]:
+            await self.call(connection, 0)
         began, worked = time.perf_counter(), self.cpu()
         await asyncio.gather(*(work(connection) for connection in connections))
         rate = len(latencies) / (time.perf_counter() - began)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 Row = tuple[Any, ...]
 
-MOST_VALUES: Final = 640
-"""Values of one statement: builds of SQLite are in use that take no more than 999."""
+MOST_VALUES: Final = 2560
+"""Values of one statement. Builds of SQLite are in use that take no more than 999."""
 
 
 class RowInsert:
@@ -25,15 +25,15 @@ class RowInsert:
 
     def __init__(self, table: str, columns: Sequence[str], optional: int = 0) -> None:
         """`optional`: that many columns at the end are empty in most rows."""
+        self._width = len(columns)
         self._required = len(columns) - optional
         self._empty = (None,) * optional
         self._short = RowInsert(table, columns[: self._required]) if optional else self
-        self._size = 1 << (MOST_VALUES // len(columns)).bit_length() - 1
-        """Rows of one statement: a power of two, as groups of rows often are."""
-        row = f"({', '.join('?' * len(columns))})"
-        self.one = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {row}"  # noqa: S608 - constants
+        self._row = f"({', '.join('?' * len(columns))})"
+        self.one = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {self._row}"  # noqa: S608 - constants
         """The statement for one row."""
-        self._many = self.one + f", {row}" * (self._size - 1)
+        self._many: dict[int, str] = {}
+        """By number of rows."""
 
     def add(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
         """Adds the rows in their order, as a part of the transaction that is open."""
@@ -47,7 +47,18 @@ class RowInsert:
                 self._add(db, list(some))
 
     def _add(self, db: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        whole = len(rows) - len(rows) % self._size
-        for start in range(0, whole, self._size):
-            db.execute(self._many, tuple(chain.from_iterable(rows[start : start + self._size])))
-        db.executemany(self.one, rows[whole:])
+        most = min(MOST_VALUES, db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)) // self._width
+        place = 0
+        while (left := min(len(rows) - place, most)) > 1:
+            # Powers of two, so that few statements are ever made.
+            size = 1 << left.bit_length() - 1
+            some = rows[place : place + size]
+            db.execute(self._statement(size), tuple(chain.from_iterable(some)))
+            place += size
+        db.executemany(self.one, rows[place:])
+
+    def _statement(self, rows: int) -> str:
+        known = self._many.get(rows)
+        if known is None:
+            known = self._many[rows] = self.one + f", {self._row}" * (rows - 1)
+        return known

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from spindle.http.answer import HttpAnswer
 
+ModelClient = httpx2.AsyncClient
+"""The shape that libraries of providers take."""
+
 CONNECT_TIMEOUT = 5.0
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of a model's answer, streamed or not."""
@@ -23,9 +26,6 @@ _OURS = FRAMING | {"accept-encoding", "host"}
 """Headers that our client writes itself."""
 _DONE = FRAMING | {"content-encoding", "set-cookie"}
 """Headers of answers that are dealt with here. Cookies are for nobody: all who ask a provider share them."""
-
-
-ModelClient = httpx2.AsyncClient
 
 
 def model_client() -> ModelClient:

@@ -1,5 +1,5 @@
 """LiteLLM and ContextForge, each in an environment of its own. They run with one worker, without keys, logs
-or telemetry, and with the settings that make them fastest."""
+or telemetry, and with those of their settings that were found to be fastest."""
 
 from __future__ import annotations
 

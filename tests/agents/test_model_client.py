@@ -150,7 +150,7 @@ async def test_a_key_that_is_changed_is_never_mixed_with_the_one_before(
     async with workspace() as app:
         for key in ("first", "second"):
             monkeypatch.setenv("OPENAI_API_KEY", key)
-            with pytest.raises(Exception, match="model"):
+            with pytest.raises(SpindleError, match="model"):
                 await Agent(app, MODELS[0]).run("hello")  # the answer is none: nobody speaks this API here
             assert {sent.own_headers["authorization"] for sent in echo.requests} == {f"Bearer {key}"}
             echo.requests.clear()
@@ -302,6 +302,7 @@ async def test_a_proxy_that_the_environment_names_is_used(
     async with model_client.model_client() as asking:
         await asking.get("http://models.test/v1/models")
     assert echo.last.target == "http://models.test/v1/models"
+    assert echo.last.own_headers["proxy-authorization"] == "Basic bWU6cHc="
 
 
 async def test_a_provider_proves_who_it_is(
